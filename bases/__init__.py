@@ -1,0 +1,1 @@
+"""Which linear maps obey a symmetry."""

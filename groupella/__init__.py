@@ -1,0 +1,1 @@
+"""Networks that learn which symmetries they should have."""
