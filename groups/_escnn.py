@@ -1,0 +1,172 @@
+"""The gate to escnn: the only module that imports it.
+
+escnn supplies the catalogue of groups and representations. Four of its habits would trouble our
+users, and all four are dealt with here, once:
+
+* Its dependency ``lie_learn`` is compiled for numpy 1. Where it cannot be imported a stand-in takes
+  the place of the one function that escnn wants from it.
+* It hands ``np.matrix`` to scikit-learn's ``randomized_svd``, which scikit-learn has refused since
+  1.2. escnn is kept off that function and takes scipy's exact SVD instead.
+* It warns at import that ``py3nj`` is missing, although it only speeds up SO(3).
+* It writes ``joblib`` caches into its own package directory. They go to the user's cache directory.
+
+The import takes about a second on top of torch, so it happens on first use: call ``load_group()``
+and its siblings inside functions, never at module level.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import io
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_lock = threading.RLock()
+
+_EXTMATH = "sklearn.utils.extmath"
+_WIGNER = "lie_learn.representations.SO3.wigner_d"
+
+
+def load_group() -> types.ModuleType:
+    """``escnn.group``: groups, their elements and representations."""
+    return _load("group")
+
+
+def load_gspaces() -> types.ModuleType:
+    """``escnn.gspaces``: groups acting on R² and R³."""
+    return _load("gspaces")
+
+
+def load_nn() -> types.ModuleType:
+    """``escnn.nn``: field types, geometric tensors and modules (imports ``torch.nn``)."""
+    return _load("nn")
+
+
+def cache_directory() -> Path | None:
+    """Where escnn's results are kept between runs; ``None`` where no such place can be written."""
+    import platformdirs
+
+    path = Path(platformdirs.user_cache_dir("groupella", appauthor=False)) / "escnn"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return path
+
+
+def _load(name: str) -> types.ModuleType:
+    with _lock:
+        _import_escnn()
+        return importlib.import_module(f"escnn.{name}")
+
+
+@functools.cache
+def _import_escnn() -> None:
+    if "escnn" in sys.modules:
+        _mend_imported()
+        return
+    with (
+        warnings.catch_warnings(),
+        _without_module(_EXTMATH),
+        _lie_learn(),
+        _joblib_in(cache_directory()),
+    ):
+        warnings.filterwarnings("ignore", message=".*py3nj")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", SyntaxWarning)
+        # escnn's own __init__ hides an ImportError of its parts: ask for each, so that it shows.
+        for part in ("group", "kernels", "gspaces", "nn"):
+            importlib.import_module(f"escnn.{part}")
+
+
+def _mend_imported() -> None:
+    """Apply what can still be applied when the user imported escnn before us."""
+    import joblib
+
+    importlib.import_module("escnn.group._numerical").randomized_svd = None
+    memory = joblib.Memory(_location(cache_directory()), verbose=0)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("escnn."):
+            for value in vars(module).values():
+                if isinstance(value, joblib.memory.MemorizedFunc):
+                    value.store_backend = memory.store_backend
+
+
+@contextlib.contextmanager
+def _without_module(name: str) -> Iterator[None]:
+    """Make ``import name`` fail with ImportError for a while."""
+    missing = object()
+    before: Any = sys.modules.get(name, missing)
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        if before is not missing:
+            sys.modules[name] = before
+
+
+@contextlib.contextmanager
+def _lie_learn() -> Iterator[None]:
+    """Let ``lie_learn`` be imported, or a stand-in where it is absent or does not load."""
+    try:
+        # numpy 2 prints a page to stderr when it meets a module compiled for numpy 1.
+        with contextlib.redirect_stderr(io.StringIO()):
+            importlib.import_module(_WIGNER)
+    except Exception:
+        before = {k: v for k, v in sys.modules.items() if k.split(".")[0] == "lie_learn"}
+        stand_in = _stand_in()
+        sys.modules.update(stand_in)
+        try:
+            yield
+        finally:
+            for name in stand_in:
+                del sys.modules[name]
+            sys.modules.update(before)
+    else:
+        yield
+
+
+def _stand_in() -> dict[str, types.ModuleType]:
+    parts = _WIGNER.split(".")
+    names = [".".join(parts[: i + 1]) for i in range(len(parts))]
+    modules = {name: types.ModuleType(name) for name in names}
+    modules[_WIGNER].wigner_D_matrix = _no_wigner  # type: ignore[attr-defined]
+    return modules
+
+
+def _no_wigner(*args: object, **kwargs: object) -> None:
+    raise ImportError(
+        "the irreducible representations of SO(3) and O(3) need the package lie_learn, which is "
+        "not there or does not load (lie_learn 0.0.2 is compiled for numpy 1): install "
+        "'numpy<2' and 'lie_learn' on Python 3.12 or older"
+    )
+
+
+@contextlib.contextmanager
+def _joblib_in(directory: Path | None) -> Iterator[None]:
+    """Send every ``joblib.Memory`` made meanwhile to ``directory``, silently."""
+    import joblib
+
+    original = joblib.Memory
+
+    def memory(location: object = None, **options: Any) -> Any:
+        options["verbose"] = 0
+        return original(_location(directory), **options)
+
+    joblib.Memory = memory
+    try:
+        yield
+    finally:
+        joblib.Memory = original
+
+
+def _location(directory: Path | None) -> str | None:
+    return None if directory is None else str(directory)
