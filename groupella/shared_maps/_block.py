@@ -1,0 +1,60 @@
+"""Block-diagonal maps: every block has its own matrix and its own inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from ._grams import block_gram, row_gram
+
+Sharing = Literal["block", "sum"]
+
+
+@dataclass(frozen=True)
+class BlockMap:
+    """x (N, B, D_in) → y (N, B, D_out), y[n, b] = U_b x[n, b]; trailing axes are flattened.
+
+    The two maps of a factored path are of this kind: θ₂(c′, c, p) has a block per input channel c,
+    P → C′, and θ₁(c′, c, p′) one per output channel c′, C → P′. `axes` gives the order of the
+    parameter's own axes, b for block, o for output, i for input: "obi" for θ₂, "bio" for θ₁.
+
+    `sharing` says how blocks share curvature. "block": H_b = 1/N A_b ⊗ G_b. "sum": one output
+    factor for all, H_b = 1/(N·B) A_b ⊗ Σ_b G_b, far cheaper where D_out is large; the blocks then
+    count as positions.
+    """
+
+    weight: str
+    blocks: int
+    d_in: int
+    d_out: int
+    axes: str = "boi"
+    sharing: Sharing = "block"
+
+    def __post_init__(self) -> None:
+        if sorted(self.axes) != ["b", "i", "o"]:
+            raise ValueError(f'axes must be a permutation of "boi", got {self.axes!r}.')
+
+    @property
+    def positions(self) -> int:
+        return self.blocks if self.sharing == "sum" else 1
+
+    def as_blocks(self, weight: Tensor) -> Tensor:
+        size = {"b": self.blocks, "o": self.d_out, "i": self.d_in}
+        w = weight.reshape([size[a] for a in self.axes])
+        return w.permute([self.axes.index(a) for a in "boi"])
+
+    def inputs(self, x: Tensor) -> Tensor:
+        return x.reshape(x.shape[0], self.blocks, 1, self.d_in)
+
+    def outputs(self, g: Tensor) -> Tensor:
+        z = g.reshape(g.shape[0], self.blocks, 1, self.d_out)
+        return z.transpose(1, 2) if self.sharing == "sum" else z
+
+    def input_gram(self, x: Tensor) -> Tensor:
+        return block_gram(self.inputs(x))
+
+    def output_gram(self, g: Tensor) -> Tensor:
+        z = self.outputs(g)
+        return row_gram(z).unsqueeze(0) if self.sharing == "sum" else block_gram(z)
