@@ -1,0 +1,205 @@
+"""Circular ("same", stride 1) convolution on a torus of one, two or three dimensions.
+
+    y(n, c', p) = Σ_c Σ_δ w(c', c, δ) x(n, c, p + δ mod lattice),   δ ∈ [-(k-1)/2, (k-1)/2]^d
+
+The convention is that of `torch.nn.functional.conv2d` (cross-correlation), k is odd in every
+direction. `F.pad(mode="circular")` followed by `F.conv2d` computes the same, slowly: its backward
+pass builds the gradient of the padded tensor and folds the margins through autograd. On a torus
+the adjoint of a convolution is a convolution, so here
+
+    ∂x = circular_conv(∂y, w flipped, channels exchanged),
+    ∂w = plain correlation of pad(x) with ∂y,
+
+and on the CPU the padded copy is laid out channels-last, which oneDNN prefers. Both gradients are
+differentiable again, and the function works under `torch.func` (vmap, jvp, jacrev).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+def circular_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1) -> Tensor:
+    """Convolve `x` (batch, C, *lattice) with `weight` (C', C / groups, *odd kernel) on the torus.
+
+    Returns (batch, C', *lattice), channels-last in memory on the CPU.
+    """
+    _check(x, weight, groups)
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    if all(k == 1 for k in weight.shape[2:]):
+        return _CONV[x.dim() - 2](x, weight, bias, groups=groups)
+    if torch.compiler.is_compiling():
+        return _CONV[x.dim() - 2](_pad_by_index(x, _margin(weight)), weight, bias, groups=groups)
+    y = _apply(x, weight, groups)
+    return y if bias is None else y + bias.view(-1, *[1] * (x.dim() - 2))
+
+
+def circular_pad(x: Tensor, margin: tuple[int, ...]) -> Tensor:
+    """Continue `x` (batch, C, *lattice) periodically by `margin[i]` sites on both sides of axis i.
+
+    The margin may exceed the lattice.
+    """
+    sizes = x.shape[2:]
+    if any(m > s for m, s in zip(margin, sizes, strict=True)):
+        return _pad_by_index(x, margin)
+    padded = [s + 2 * m for m, s in zip(margin, sizes, strict=True)]
+    if x.device.type == "cpu":
+        out = x.new_empty(x.shape[0], *padded, x.shape[1]).movedim(-1, 1)
+    else:
+        out = x.new_empty(x.shape[0], x.shape[1], *padded)
+    core = out
+    for axis, (m, size) in reversed(list(enumerate(zip(margin, sizes, strict=True), start=2))):
+        core = core.narrow(axis, m, size)
+    core.copy_(x)
+    for axis, (m, size) in enumerate(zip(margin, sizes, strict=True), start=2):
+        # Axes before this one are complete; of those after it only the centre is.
+        region = out
+        for later in range(axis + 1, x.dim()):
+            region = region.narrow(later, margin[later - 2], sizes[later - 2])
+        if m:
+            region.narrow(axis, 0, m).copy_(region.narrow(axis, size, m))
+            region.narrow(axis, size + m, m).copy_(region.narrow(axis, m, m))
+    return out
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The shape of a weight; a plain tuple would be taken apart by `torch.func`."""
+
+    shape: tuple[int, ...]
+
+
+class _CircularConv(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, groups: int) -> Tensor:
+        return _CONV[x.dim() - 2](circular_pad(x, _margin(weight)), weight, groups=groups)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+        x, weight, ctx.groups = inputs
+        ctx.save_for_backward(x, weight)
+        ctx.save_for_forward(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, weight = ctx.saved_tensors
+        gx = gw = None
+        if ctx.needs_input_grad[0]:
+            gx = _apply(g, _adjoint(weight, ctx.groups), ctx.groups)
+        if ctx.needs_input_grad[1]:
+            gw = _apply_gradient(x, g, _Kernel(weight.shape), ctx.groups)
+        return gx, gw, None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, _: None) -> Tensor:
+        x, weight = ctx.saved_tensors
+        terms = []
+        if dx is not None:
+            terms.append(_apply(dx, weight, ctx.groups))
+        if dw is not None:
+            terms.append(_apply(x, dw, ctx.groups))
+        return sum(terms[1:], terms[0])
+
+
+class _WeightGradient(torch.autograd.Function):
+    """(x, g) ↦ Σ_{n,p} g(n, c', p) x(n, c, p + δ): bilinear, as the convolution itself."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, g: Tensor, kernel: _Kernel, groups: int) -> Tensor:
+        d = x.dim() - 2
+        ones, zeros = [1] * d, [0] * d
+        weight = g.new_empty(1).expand(kernel.shape)
+        padded = circular_pad(x, _margin(weight))
+        gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
+            g, padded, weight, None, ones, zeros, ones, False, zeros, groups, (False, True, False)
+        )
+        return gradients[1]
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor, _Kernel, int], output: Tensor
+    ) -> None:
+        x, g, ctx.kernel, ctx.groups = inputs
+        ctx.save_for_backward(x, g)
+        ctx.save_for_forward(x, g)
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        x, g = ctx.saved_tensors
+        gx = gg = None
+        if ctx.needs_input_grad[0]:
+            gx = _apply(g, _adjoint(v, ctx.groups), ctx.groups)
+        if ctx.needs_input_grad[1]:
+            gg = _apply(x, v, ctx.groups)
+        return gx, gg, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor | None, dg: Tensor | None, *_: None) -> Tensor:
+        x, g = ctx.saved_tensors
+        terms = []
+        if dx is not None:
+            terms.append(_apply_gradient(dx, g, ctx.kernel, ctx.groups))
+        if dg is not None:
+            terms.append(_apply_gradient(x, dg, ctx.kernel, ctx.groups))
+        return sum(terms[1:], terms[0])
+
+
+def _apply(x: Tensor, weight: Tensor, groups: int) -> Tensor:
+    y: Tensor = _CircularConv.apply(x, weight, groups)  # type: ignore[no-untyped-call]
+    return y
+
+
+def _apply_gradient(x: Tensor, g: Tensor, kernel: _Kernel, groups: int) -> Tensor:
+    w: Tensor = _WeightGradient.apply(x, g, kernel, groups)  # type: ignore[no-untyped-call]
+    return w
+
+
+def _margin(weight: Tensor) -> tuple[int, ...]:
+    return tuple(k // 2 for k in weight.shape[2:])
+
+
+def _adjoint(weight: Tensor, groups: int) -> Tensor:
+    """The kernel of the transposed map: offsets negated, input and output channels exchanged."""
+    flipped = weight.flip(tuple(range(2, weight.dim())))
+    out_channels, in_channels, *kernel = weight.shape
+    blocks = flipped.reshape(groups, out_channels // groups, in_channels, *kernel)
+    return blocks.transpose(1, 2).reshape(groups * in_channels, out_channels // groups, *kernel)
+
+
+def _pad_by_index(x: Tensor, margin: tuple[int, ...]) -> Tensor:
+    for axis, m in enumerate(margin, start=2):
+        size = x.shape[axis]
+        x = x.index_select(axis, torch.arange(-m, size + m, device=x.device) % size)
+    return x
+
+
+def _check(x: Tensor, weight: Tensor, groups: int) -> None:
+    d = x.dim() - 2
+    if d not in _CONV or weight.dim() != x.dim():
+        raise ValueError(
+            "circular_conv takes x (batch, channels, *lattice) with one, two or three lattice "
+            f"axes and a weight with as many, got {tuple(x.shape)} and {tuple(weight.shape)}"
+        )
+    if any(k % 2 == 0 for k in weight.shape[2:]):
+        raise ValueError(
+            f"a circular kernel needs an odd size in every direction, got {tuple(weight.shape[2:])}"
+        )
+    if x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+        raise ValueError(
+            f"a weight of shape {tuple(weight.shape)} in {groups} group(s) takes "
+            f"{weight.shape[1] * groups} channels, got {x.shape[1]}"
+        )
