@@ -1,0 +1,74 @@
+"""Array types, and exact forms of representation matrices.
+
+A signed permutation sends e_i to sign[i] · e_perm[i]; `sign` is None when there is no minus
+among them. Representation matrices that come from floating-point formulas (cosines, changes of
+basis) carry noise, so `exact_orthogonal` first moves a matrix to its nearest orthogonal one (the
+polar factor) and then rounds to whole numbers where every entry says that it is one.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+LabelArray: TypeAlias = npt.NDArray[np.int32]
+SignArray: TypeAlias = npt.NDArray[np.int8]
+SignedPermutation: TypeAlias = tuple[IntArray, SignArray | None]
+
+ORTHOGONAL_TOLERANCE = 1e-6
+ROUNDING_TOLERANCE = 1e-9
+
+
+def exact_orthogonal(matrix: npt.ArrayLike, what: str = "matrix") -> FloatArray:
+    """The orthogonal matrix that `matrix` means, free of floating-point noise."""
+    given = np.asarray(matrix, dtype=np.float64)
+    if given.ndim != 2 or given.shape[0] != given.shape[1]:
+        raise ValueError(f"{what} must be square, got shape {given.shape}")
+    rounded = np.rint(given)
+    if np.allclose(given, rounded, rtol=0, atol=ROUNDING_TOLERANCE):
+        error = _orthogonality_error(rounded)
+        polar = rounded
+    else:
+        error = _orthogonality_error(given)
+        left, _, right = np.linalg.svd(given)
+        polar = left @ right
+        near = np.rint(2 * polar) / 2
+        polar = np.where(np.abs(polar - near) <= 4 * np.finfo(np.float64).eps, near, polar)
+    if not error <= ORTHOGONAL_TOLERANCE:
+        raise ValueError(f"{what} is not orthogonal: |MᵀM − 1| is {error:.1e}")
+    return polar + 0.0
+
+
+def _orthogonality_error(matrix: FloatArray) -> float:
+    gram = matrix.T @ matrix - np.eye(len(matrix))
+    return float(np.abs(gram).max(initial=0.0))
+
+
+def signed_permutation(matrix: npt.ArrayLike) -> SignedPermutation | None:
+    """(perm, sign) of an orthogonal matrix with one ±1 in every column, else None."""
+    given = np.asarray(matrix, dtype=np.float64)
+    rounded = np.rint(given)
+    if not np.allclose(given, rounded, rtol=0, atol=ROUNDING_TOLERANCE):
+        return None
+    magnitude = np.abs(rounded)
+    columns, rows = magnitude.sum(axis=0), magnitude.sum(axis=1)
+    if not ((columns == 1).all() and (rows == 1).all()):
+        return None
+    perm = magnitude.argmax(axis=0).astype(np.int64)
+    sign = rounded[perm, np.arange(len(perm))].astype(np.int8)
+    return perm, None if (sign > 0).all() else sign
+
+
+def tensor_signed(first: SignedPermutation, second: SignedPermutation) -> SignedPermutation:
+    """The signed permutation first ⊗ second, the index of `second` running fastest."""
+    (perm_a, sign_a), (perm_b, sign_b) = first, second
+    perm = (perm_a[:, None] * len(perm_b) + perm_b[None, :]).ravel()
+    if sign_a is None and sign_b is None:
+        return perm, None
+    left = np.ones(len(perm_a), np.int8) if sign_a is None else sign_a
+    right = np.ones(len(perm_b), np.int8) if sign_b is None else sign_b
+    return perm, np.multiply.outer(left, right).ravel()
