@@ -1,0 +1,7 @@
+"""``python -m groupella.cli`` is the command ``groupella``."""
+
+from __future__ import annotations
+
+from . import main
+
+main()
