@@ -1,0 +1,63 @@
+# Each command makes the environment it needs, says so, and does nothing twice.
+# PYTHON=/path/to/python3.11 chooses the interpreter; ARGS="..." goes to the tool behind a command.
+
+PYTHON ?=
+ARGS ?=
+WORKERS ?= 2
+export PYTHON
+unexport PYTHONPATH PYTHONHOME
+
+VENV := .venv
+PY := $(VENV)/bin/python
+SOURCES := groupella groups bases experiments tests benchmarks docs tools/lock setup.py
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+PYTEST := -m pytest -n $(WORKERS) --dist worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-numpy2 lint format types bench docs lock clean venv
+
+help: ## print this
+	@echo "groupella: which symmetries should a neural network have, layer by layer?"
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+venv: ## make or update .venv from requirements.lock (the other commands do it by themselves)
+	@tools/venv $(VENV) requirements.lock
+
+demo: venv ## see it work
+	@$(VENV)/bin/groupella doctor
+
+test: venv ## run the tests; ARGS="tests/groups -k p4" runs some of them
+	@$(ONE_THREAD) $(PY) $(PYTEST) $(ARGS)
+
+test-numpy2: ## run the tests in a second environment, with numpy 2
+	@tools/venv .venv-numpy2 requirements-numpy2.lock
+	@$(ONE_THREAD) .venv-numpy2/bin/python $(PYTEST) $(ARGS)
+
+lint: venv ## check style (ruff), and that imports, pyproject.toml and the locks agree
+	@$(PY) -m ruff check $(SOURCES)
+	@$(PY) -m ruff format --check $(SOURCES)
+	@$(PY) tools/lock check
+
+format: venv ## let ruff repair what it can
+	@$(PY) -m ruff check --fix $(SOURCES)
+	@$(PY) -m ruff format $(SOURCES)
+
+types: venv ## check types (mypy --strict) of the package as it installs
+	@tools/types $(PY) $(ARGS)
+
+bench: ## run the benchmarks against other libraries, one thread each
+	@tools/venv .venv-bench requirements.lock requirements-bench.lock
+	@$(ONE_THREAD) .venv-bench/bin/python -m benchmarks $(ARGS)
+
+docs: ## build the documentation into build/docs
+	@tools/venv $(VENV) requirements.lock requirements-docs.lock
+	@$(PY) -m sphinx -q -W --keep-going -b html docs build/docs $(ARGS)
+	@echo "groupella: the documentation is in build/docs/index.html"
+
+lock: ## resolve the lock files anew after a change of dependencies (needs the network)
+	@tools/venv $(VENV) requirements.lock
+	@$(PY) tools/lock update $(ARGS)
+
+clean: ## remove everything these commands made
+	rm -rf .venv .venv-* .venv*.log build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
