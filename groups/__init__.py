@@ -1,1 +1,69 @@
-"""What a symmetry is."""
+"""What a symmetry is: lattices, groups, their elements and actions, representations, group sets."""
+
+from ._action import Action
+from ._catalogue import (
+    c2,
+    c4,
+    cm,
+    cmm,
+    cyclic,
+    d2,
+    d4,
+    diagonal,
+    flips,
+    inversion,
+    line_reflections,
+    mirror,
+    octahedral,
+    octahedral_point,
+    p2,
+    p4,
+    p4m,
+    permutations,
+    pmm,
+    translations,
+    trivial,
+    z2,
+)
+from ._elements import Element, LatticeElement, SiteElement
+from ._fibre import Fibre
+from ._groupset import GroupSet
+from ._lattice import Lattice
+from ._matrices import IntMatrix
+from ._space import FeatureSpace
+from ._symmetry import Symmetry
+
+__all__ = [
+    "Action",
+    "Element",
+    "FeatureSpace",
+    "Fibre",
+    "GroupSet",
+    "IntMatrix",
+    "Lattice",
+    "LatticeElement",
+    "SiteElement",
+    "Symmetry",
+    "c2",
+    "c4",
+    "cm",
+    "cmm",
+    "cyclic",
+    "d2",
+    "d4",
+    "diagonal",
+    "flips",
+    "inversion",
+    "line_reflections",
+    "mirror",
+    "octahedral",
+    "octahedral_point",
+    "p2",
+    "p4",
+    "p4m",
+    "permutations",
+    "pmm",
+    "translations",
+    "trivial",
+    "z2",
+]

@@ -1,0 +1,100 @@
+"""What one group element does to one channel: an orthogonal map of fibre ⊗ sites.
+
+Index order is (fibre, *lattice), flattened: component f at site s is number f·P + s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from ._elements import signed_permutation
+
+__all__ = ["Action"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """fibre ⊗ sites.
+
+    ``sites``: site s moves to ``sites[s]``, or ``None`` where the site map is no permutation;
+    ``site_signs``: its signs where it is a signed one; ``matrix_on_sites``: any other orthogonal map.
+    """
+
+    fibre: FloatArray
+    permutation: IntArray | None
+    site_signs: FloatArray | None
+    matrix_on_sites: FloatArray | None
+
+    @property
+    def sites(self) -> IntArray | None:
+        return None if self.site_signs is not None else self.permutation
+
+    @property
+    def n_sites(self) -> int:
+        if self.permutation is not None:
+            return len(self.permutation)
+        assert self.matrix_on_sites is not None
+        return len(self.matrix_on_sites)
+
+    @property
+    def size(self) -> int:
+        return self.n_sites * len(self.fibre)
+
+    @cached_property
+    def site_matrix(self) -> FloatArray:
+        """The P × P orthogonal matrix on the sites."""
+        if self.matrix_on_sites is not None:
+            return self.matrix_on_sites
+        assert self.permutation is not None
+        dense = np.zeros((self.n_sites,) * 2)
+        dense[self.permutation, np.arange(self.n_sites)] = (
+            1.0 if self.site_signs is None else self.site_signs
+        )
+        return dense
+
+    @cached_property
+    def _signed(self) -> tuple[IntArray, FloatArray] | None:
+        fibre = signed_permutation(self.fibre)
+        if fibre is None or self.permutation is None:
+            return None
+        images, signs = fibre
+        n = self.n_sites
+        on_sites = np.ones(n) if self.site_signs is None else self.site_signs
+        moved = (images[:, None] * n + self.permutation[None, :]).ravel()
+        return moved, (signs[:, None] * on_sites[None, :]).ravel()
+
+    def signed(self) -> tuple[IntArray, FloatArray] | None:
+        """(p, ε) with e_i ↦ ε_i e_p[i]; ``None`` when the action is no signed permutation."""
+        return self._signed
+
+    def matrix(self) -> scipy.sparse.csr_array:
+        """The sparse (F·P) × (F·P) orthogonal matrix."""
+        signed = self.signed()
+        if signed is not None:
+            moved, signs = signed
+            entries = (signs, (moved, np.arange(self.size)))
+            return scipy.sparse.csr_array(entries, shape=(self.size, self.size))
+        if self.permutation is not None:
+            n = self.n_sites
+            values = np.ones(n) if self.site_signs is None else self.site_signs
+            on_sites = scipy.sparse.csr_array((values, (self.permutation, np.arange(n))), shape=(n, n))
+        else:
+            on_sites = scipy.sparse.csr_array(self.site_matrix)
+        return scipy.sparse.csr_array(scipy.sparse.kron(self.fibre, on_sites))
+
+    def trace(self) -> float:
+        """The character: (signed) fixed sites × trace of the fibre map."""
+        if self.permutation is not None:
+            fixed = self.permutation == np.arange(self.n_sites)
+            on_sites = float(fixed.sum() if self.site_signs is None else self.site_signs[fixed].sum())
+        else:
+            on_sites = float(np.trace(self.site_matrix))
+        return on_sites * float(np.trace(self.fibre))

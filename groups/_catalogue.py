@@ -1,0 +1,231 @@
+"""The symmetries that have names.
+
+In the plane: the ten subgroups of the square's symmetry group about the array centre, each with all
+translations of the torus (wallpaper names) or with none (point-group names). On lines and in space:
+reflections, rotations about an axis, and the octahedral groups.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ._escnn import load_group
+from ._matrices import IntMatrix, identity
+from ._symmetry import Symmetry
+
+__all__ = [
+    "c2",
+    "c4",
+    "cm",
+    "cmm",
+    "cyclic",
+    "d2",
+    "d4",
+    "diagonal",
+    "flips",
+    "inversion",
+    "line_reflections",
+    "mirror",
+    "octahedral",
+    "octahedral_point",
+    "p2",
+    "p4",
+    "p4m",
+    "permutations",
+    "pmm",
+    "translations",
+    "trivial",
+    "z2",
+]
+
+ROTATION: IntMatrix = ((0, -1), (1, 0))
+HALF_TURN: IntMatrix = ((-1, 0), (0, -1))
+TRANSPOSE: IntMatrix = ((0, 1), (1, 0))
+ANTITRANSPOSE: IntMatrix = ((0, -1), (-1, 0))
+
+
+def flip_matrix(axis: int, dim: int) -> IntMatrix:
+    """Reverse one array axis."""
+    if not isinstance(axis, int) or not 0 <= axis < dim:
+        raise ValueError(f"axis {axis!r} is not an axis of a {dim}-dimensional lattice")
+    return tuple(
+        tuple(-v if i == axis else v for v in row) for i, row in enumerate(identity(dim))
+    )
+
+
+def _named(base: str, axis: int, dim: int, default: int) -> str:
+    arguments = [] if (axis == default and dim == 2) or dim == 1 else [str(axis)]
+    if dim == 3:
+        arguments.append("dim=3")
+    return f"{base}({','.join(arguments)})" if arguments else base
+
+
+def trivial() -> Symmetry:
+    """The group of one element, on any lattice."""
+    return Symmetry("trivial")
+
+
+def translations(dim: int) -> Symmetry:
+    """All translations of a torus of that dimension."""
+    if dim not in (1, 2, 3):
+        raise ValueError(f"translations are in 1, 2 or 3 dimensions, got {dim!r}")
+    return Symmetry.catalogue(f"z{dim}", dim, True)
+
+
+def z2() -> Symmetry:
+    """All translations of an image."""
+    return translations(2)
+
+
+def p2() -> Symmetry:
+    """Translations and rotations by 180°."""
+    return Symmetry.catalogue("p2", 2, True, (HALF_TURN,))
+
+
+def p4() -> Symmetry:
+    """Translations and rotations by 90°."""
+    return Symmetry.catalogue("p4", 2, True, (ROTATION,))
+
+
+def p4m() -> Symmetry:
+    """Translations, rotations by 90° and mirrors."""
+    return Symmetry.catalogue("p4m", 2, True, (ROTATION, flip_matrix(1, 2)))
+
+
+def flips(axis: int = 1, dim: int = 2) -> Symmetry:
+    """Translations and the reversal of one array axis (pm); the default is left–right."""
+    return Symmetry.catalogue(_named("flips", axis, dim, 1), dim, True, (flip_matrix(axis, dim),))
+
+
+def pmm() -> Symmetry:
+    """Translations and the reversals of both array axes."""
+    return Symmetry.catalogue("pmm", 2, True, (flip_matrix(0, 2), flip_matrix(1, 2)))
+
+
+def cm(anti: bool = False) -> Symmetry:
+    """Translations and a diagonal mirror: the transposition, or that about the other diagonal."""
+    return Symmetry.catalogue(
+        "cm(anti)" if anti else "cm", 2, True, (ANTITRANSPOSE if anti else TRANSPOSE,)
+    )
+
+
+def cmm() -> Symmetry:
+    """Translations and both diagonal mirrors."""
+    return Symmetry.catalogue("cmm", 2, True, (TRANSPOSE, ANTITRANSPOSE))
+
+
+def c2() -> Symmetry:
+    """Rotations by 180° about the array centre, no translations."""
+    return Symmetry.catalogue("c2", 2, False, (HALF_TURN,))
+
+
+def c4() -> Symmetry:
+    """Rotations by 90° about the array centre, no translations."""
+    return Symmetry.catalogue("c4", 2, False, (ROTATION,))
+
+
+def d4() -> Symmetry:
+    """Rotations by 90° and mirrors through the array centre, no translations."""
+    return Symmetry.catalogue("d4", 2, False, (ROTATION, flip_matrix(1, 2)))
+
+
+def d2(diagonal: bool = False) -> Symmetry:
+    """Two perpendicular mirrors through the array centre (along the axes, or the diagonals)."""
+    if diagonal:
+        return Symmetry.catalogue("d2(diagonal)", 2, False, (TRANSPOSE, ANTITRANSPOSE))
+    return Symmetry.catalogue("d2", 2, False, (flip_matrix(0, 2), flip_matrix(1, 2)))
+
+
+def mirror(axis: int = 1, dim: int = 2) -> Symmetry:
+    """The reversal of one array axis, no translations."""
+    return Symmetry.catalogue(_named("mirror", axis, dim, 1), dim, False, (flip_matrix(axis, dim),))
+
+
+def diagonal(anti: bool = False) -> Symmetry:
+    """A diagonal mirror through the array centre, no translations."""
+    return Symmetry.catalogue(
+        "diagonal(anti)" if anti else "diagonal", 2, False, (ANTITRANSPOSE if anti else TRANSPOSE,)
+    )
+
+
+def line_reflections() -> Symmetry:
+    """Translations and the reversal of a sequence."""
+    return Symmetry.catalogue("line_reflections", 1, True, (flip_matrix(0, 1),))
+
+
+OCTAHEDRAL: tuple[IntMatrix, ...] = (
+    ((0, -1, 0), (1, 0, 0), (0, 0, 1)),
+    ((1, 0, 0), (0, 0, -1), (0, 1, 0)),
+)
+INVERSION: IntMatrix = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
+
+
+def octahedral(mirrors: bool = False) -> Symmetry:
+    """Translations of voxels and the 24 rotations of the cube (48 with mirrors)."""
+    generators = (*OCTAHEDRAL, INVERSION) if mirrors else OCTAHEDRAL
+    return Symmetry.catalogue("octahedral(mirrors)" if mirrors else "octahedral", 3, True, generators)
+
+
+def octahedral_point(mirrors: bool = False) -> Symmetry:
+    """The 24 rotations of the cube about the array centre (48 with mirrors), no translations."""
+    generators = (*OCTAHEDRAL, INVERSION) if mirrors else OCTAHEDRAL
+    return Symmetry.catalogue("oh" if mirrors else "o", 3, False, generators)
+
+
+def inversion(translations: bool = False) -> Symmetry:
+    """The reversal of all three axes of voxels, with or without translations."""
+    return Symmetry.catalogue("p-1" if translations else "inversion", 3, translations, (INVERSION,))
+
+
+def permutations(n: int) -> Symmetry:
+    """S_n on a set of n points, from two generators; never enumerated."""
+    _check_count("permutations", n)
+    swap = np.arange(n)
+    swap[:2] = swap[:2][::-1]
+    return Symmetry.from_generators(f"s{n}", (n,), [np.roll(np.arange(n), -1), swap])
+
+
+def cyclic(n: int, fibre: object = None) -> Symmetry:
+    """The cyclic shifts of a vector of n entries.
+
+    ``fibre``: a representation of escnn's ``cyclic_group(n)``, by which the shifts act on a fibre too.
+    """
+    _check_count("cyclic", n)
+    step = np.roll(np.arange(n), -1)
+    if fibre is None:
+        return Symmetry.from_generators(f"cyclic{n}", (n,), [step])
+    group = load_group().cyclic_group(n)
+    if getattr(fibre, "group", None) != group:
+        raise ValueError(f"cyclic({n}) takes a representation of escnn's {group}, got {fibre!r}")
+    matrix = fibre(group.element(1 % n))  # type: ignore[operator]
+    return Symmetry.from_generators(f"cyclic{n}", (n,), [step], fibre=[matrix])
+
+
+def _check_count(name: str, n: int) -> None:
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"{name}(n) takes a positive number of points, got {n!r}")
+
+
+
+
+@lru_cache(maxsize=1)
+def _registry() -> dict[tuple[object, ...], Symmetry]:
+    plane = (z2(), p2(), p4(), p4m(), flips(1), flips(0), pmm(), cm(), cm(anti=True), cmm())
+    square = (c2(), c4(), d4(), mirror(1), mirror(0), d2(), d2(diagonal=True), diagonal())
+    line = (translations(1), line_reflections(), mirror(0, dim=1))
+    cube = (octahedral(), octahedral(mirrors=True), octahedral_point(), octahedral_point(True))
+    axes = [f(axis, dim=3) for f in (flips, mirror) for axis in range(3)]
+    space = (translations(3), *cube, *axes, inversion(), inversion(translations=True))
+    return {s.key: s for s in (*plane, *square, diagonal(anti=True), *line, *space)}
+
+
+def with_own_name(symmetry: Symmetry) -> Symmetry:
+    """The catalogue's name for a symmetry, where it has one."""
+    return _registry().get(symmetry.key, symmetry)
+
+
+def cubic(translations_: bool, mirrors: bool) -> Symmetry:
+    """The smallest octahedral symmetry: the refuge of point groups that escnn has no name for."""
+    return octahedral(mirrors) if translations_ else octahedral_point(mirrors)

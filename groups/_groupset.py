@@ -1,0 +1,149 @@
+"""A group set: the symmetries to choose among, and the ambient one that contains them all.
+
+The ambient group is the smallest catalogue symmetry around the catalogue members, or, when a member is
+defined by generators, the group that all members generate. Features carry a representation of it and
+each member acts by restriction. A larger group has fewer equivariant maps: Hom_G ∩ Hom_H is Hom of the
+group that G and H generate.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._catalogue import cubic, with_own_name
+from ._fibre import make_fibre
+from ._lattice import Lattice
+from ._order import is_inside, joined
+from ._points import is_known
+from ._space import FeatureSpace
+from ._symmetry import Symmetry
+
+__all__ = ["GroupSet"]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class GroupSet:
+    """``GroupSet(z2(), p4(), flips(axis=0))``: named symmetries, in order."""
+
+    members: tuple[Symmetry, ...]
+
+    def __init__(self, *members: Symmetry) -> None:
+        if not members:
+            raise ValueError("a group set has at least one symmetry; for none at all, use trivial()")
+        for member in members:
+            if not isinstance(member, Symmetry):
+                raise TypeError(f"a group set is made of symmetries, got {member!r}")
+        for a, b in itertools.combinations(members, 2):
+            if a.name == b.name or a.key == b.key:
+                raise ValueError(f"{a} and {b} are the same symmetry or have the same name")
+        object.__setattr__(self, "members", members)
+        object.__setattr__(self, "_ambient", _ambient(members))
+
+    @property
+    def ambient(self) -> Symmetry:
+        """The symmetry that contains all members."""
+        ambient: Symmetry = self._ambient  # type: ignore[attr-defined]
+        return ambient
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(m.name for m in self.members)
+
+    def space(
+        self, lattice: Lattice | Sequence[int] | int, channels: int, fibre: object = None
+    ) -> FeatureSpace:
+        """Features on that lattice.
+
+        ``fibre``: ``None`` (the regular representation of the ambient point group; for generators, the
+        fibre given with them), ``"trivial"``, ``"regular"``, ``"irrep:<id>"`` or an escnn representation.
+        """
+        lattice = Lattice.of(lattice)
+        for symmetry in (*self.members, self.ambient):
+            symmetry.check_lattice(lattice)
+        return FeatureSpace(lattice, channels, self.ambient, make_fibre(self.ambient, fibre))
+
+    def contains(self, larger: str, smaller: str) -> bool:
+        """Whether the member ``smaller`` is a subgroup of the member ``larger``."""
+        return is_inside(self[smaller], self[larger])
+
+    def subgroups(self, name: str) -> tuple[str, ...]:
+        """The members inside a member (itself too), in order."""
+        return tuple(n for n in self.names if self.contains(name, n))
+
+    def supergroups(self, name: str) -> tuple[str, ...]:
+        """The members around a member (itself too), in order."""
+        return tuple(n for n in self.names if self.contains(n, name))
+
+    def maximal(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Those of the members (all by default) that no other of them contains properly."""
+        among = self.names if names is None else tuple(names)
+        return tuple(n for n in among if not any(self._properly(m, n) for m in among))
+
+    def minimal(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Those of the members (all by default) that contain no other of them properly."""
+        among = self.names if names is None else tuple(names)
+        return tuple(n for n in among if not any(self._properly(n, m) for m in among))
+
+    @property
+    def strictest(self) -> tuple[str, ...]:
+        """The largest groups, whose equivariant maps are fewest: the maximal members."""
+        return self.maximal()
+
+    def join(self, *names: str) -> Symmetry:
+        """The group that members generate: its equivariant maps are those of all of them at once."""
+        return joined([self[n] for n in names], "&".join(names))
+
+    def intersections(self) -> dict[str, Symmetry]:
+        """The joins of members that are no members: what closes their subspaces under intersection.
+
+        ``{"p4&flips": …}`` for {z2, p4, flips}: the maps that are equivariant to p4m.
+        """
+        found: dict[str, Symmetry] = {}
+        keys = {m.key for m in self.members}
+        for count in range(2, len(self.members) + 1):
+            for names in itertools.combinations(self.names, count):
+                if self.maximal(names) != names:
+                    continue
+                join = self.join(*names)
+                if not any(is_inside(join, m) and is_inside(m, join) for m in self.members):
+                    if join.key not in keys:
+                        found[join.name] = join
+                    keys.add(join.key)
+        return found
+
+    def _properly(self, larger: str, smaller: str) -> bool:
+        return self.contains(larger, smaller) and not self.contains(smaller, larger)
+
+    def __getitem__(self, name: str) -> Symmetry:
+        for member in self.members:
+            if member.name == name:
+                return member
+        raise KeyError(f"no symmetry is named {name!r} in {self}")
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in (m.name, m) for m in self.members)
+
+    def __iter__(self) -> Iterator[Symmetry]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __repr__(self) -> str:
+        return f"GroupSet({', '.join(self.names)})"
+
+
+def _ambient(members: tuple[Symmetry, ...]) -> Symmetry:
+    size = max(m.fibre_size for m in members)
+    around = [m for m in members if m.fibre_size == size and all(is_inside(n, m) for n in members)]
+    if around:
+        ambient = around[0]
+    else:
+        ambient = with_own_name(joined(members, "<" + ",".join(m.name for m in members) + ">"))
+    if not ambient.is_catalogue or is_known(ambient.point):
+        return ambient
+    return cubic(ambient.translations, any(np.linalg.det(m) < 0 for m in ambient.point))

@@ -1,0 +1,220 @@
+"""A feature space: channels × fibre × lattice, with the action of the ambient symmetry.
+
+(g·x)(f, s) = Σ_f' ρ(g)[f, f'] x(f', g⁻¹s): the regular representation in a common frame. Memory order is
+escnn's, ``(batch, channels·fibre, *lattice)`` with the fibre index fastest. The action permutes sites
+(and the fibre where ρ permutes) by one gather; nothing is ever interpolated.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._action import Action
+from ._elements import Element, LatticeElement, SiteElement
+from ._fibre import Fibre, make_fibre
+from ._lattice import Lattice
+from ._matrices import identity, site_permutation
+from ._order import as_site_element, is_inside
+from ._sampling import sample_elements
+from ._symmetry import Symmetry
+
+__all__ = ["FeatureSpace"]
+
+Tensor = TypeVar("Tensor")
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """Features of ``channels`` copies of ``fibre`` on ``lattice``; made by :meth:`GroupSet.space`."""
+
+    lattice: Lattice
+    channels: int
+    ambient: Symmetry
+    fibre: Fibre
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lattice", self.ambient.check_lattice(self.lattice))
+        if isinstance(self.channels, bool) or not isinstance(self.channels, (int, np.integer)):
+            raise ValueError(f"channels is a positive integer, got {self.channels!r}")
+        if self.channels < 1:
+            raise ValueError(f"a space has at least one channel, got {self.channels}")
+        object.__setattr__(self, "channels", int(self.channels))
+        object.__setattr__(self, "fibre", make_fibre(self.ambient, self.fibre))
+
+    @property
+    def fibre_size(self) -> int:
+        return self.fibre.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample: ``(channels·fibre, *lattice)``."""
+        return (self.channels * self.fibre.size, *self.lattice.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def fibre_permutes(self) -> bool:
+        """Whether every ambient element permutes the basis of the fibre, without signs."""
+        return self.fibre.permutes
+
+    def with_channels(self, channels: int) -> FeatureSpace:
+        return FeatureSpace(self.lattice, channels, self.ambient, self.fibre)
+
+    def with_lattice(self, lattice: Lattice | Sequence[int] | int) -> FeatureSpace:
+        return FeatureSpace(Lattice.of(lattice), self.channels, self.ambient, self.fibre)
+
+    def with_fibre(self, fibre: object) -> FeatureSpace:
+        return FeatureSpace(
+            self.lattice, self.channels, self.ambient, make_fibre(self.ambient, fibre)
+        )
+
+    def generators(self, symmetry: Symmetry) -> tuple[Element, ...]:
+        """Generators of a member as elements of the ambient group."""
+        self._check_member(symmetry)
+        return self._lift(symmetry.generators(self._home(symmetry)))
+
+    def elements(self, symmetry: Symmetry) -> Iterator[Element]:
+        """All elements of a member, the identity first."""
+        self._check_member(symmetry)
+        return (self._lift((g,))[0] for g in symmetry.elements(self._home(symmetry)))
+
+    def sample(self, symmetry: Symmetry, n: int, seed: int = 0) -> list[Element]:
+        """n random elements of a member: uniform, or long random products of generators."""
+        self._check_member(symmetry)
+        return list(self._lift(sample_elements(symmetry, self._home(symmetry), n, seed)))
+
+    def identity(self) -> Element:
+        """The identity of the ambient group."""
+        if not self.ambient.is_catalogue:
+            return self.ambient.site_generators[0].identity_like()
+        dim = self.lattice.dim if self.ambient.dim is None else self.ambient.dim
+        return LatticeElement(identity(dim), (0,) * self.lattice.dim, self.lattice.shape)
+
+    def action(self, g: Element) -> Action:
+        """What g does to one channel."""
+        return _action(self.with_channels(1), g)
+
+    def fibre_matrix(self, g: Element) -> FloatArray:
+        """ρ(g), F × F."""
+        return self.fibre.matrix(g)
+
+    def window_permutation(self, g: Element, size: Sequence[int] | int) -> IntArray:
+        """The point part of g on a centred window: offset number i moves to number w[i]."""
+        if not isinstance(g, LatticeElement):
+            raise ValueError(f"{g} is not a catalogue element: it has no action on windows")
+        shape = (size,) * len(g.point) if isinstance(size, int) else tuple(size)
+        if len(shape) != len(g.point):
+            raise ValueError(f"a window for {g} has {len(g.point)} sides, got {shape}")
+        Symmetry(f"the window under {g}", len(shape), False, (g.point,)).check_lattice(shape)
+        return site_permutation(g.point, (0,) * len(shape), shape)
+
+    def check(self, x: Any) -> None:
+        """A clear error when x is no batch of this space."""
+        if not hasattr(x, "shape") or not hasattr(x, "ndim"):
+            raise TypeError(f"expected a numpy array or torch tensor, got {type(x).__name__}")
+        if x.ndim != 1 + len(self.shape) or tuple(x.shape[1:]) != self.shape:
+            expected = ", ".join(map(str, self.shape))
+            raise ValueError(
+                f"expected a tensor of shape (batch, {expected}) for {self}, got {tuple(x.shape)}"
+            )
+
+    def act(self, g: Element, x: Tensor) -> Tensor:
+        """g·x for a batch x, numpy or torch; exact, differentiable, of the same type."""
+        self.check(x)
+        action = self.action(g)
+        signed = action.signed()
+        batch, fibre, n = x.shape[0], self.fibre_size, self.lattice.size  # type: ignore[attr-defined]
+        if signed is not None:
+            flat = x.reshape(batch, self.channels, fibre * n)  # type: ignore[attr-defined]
+            index, signs = _gather(self.with_channels(1), g)
+            flat = flat[..., _like(index, x)]
+            if signs is not None:
+                flat = flat * _like(signs, x, values=True)
+            return flat.reshape(x.shape)  # type: ignore[attr-defined, no-any-return]
+        cube = x.reshape(batch, self.channels, fibre, n)  # type: ignore[attr-defined]
+        if action.permutation is not None:
+            back = np.argsort(action.permutation)
+            cube = cube[..., _like(back, x)]
+            if action.site_signs is not None:
+                cube = cube * _like(action.site_signs[back], x, values=True)
+        else:
+            cube = cube @ _like(np.ascontiguousarray(action.site_matrix.T), x, values=True)
+        if not np.array_equal(action.fibre, np.eye(fibre)):
+            cube = _like(action.fibre, x, values=True) @ cube
+        return cube.reshape(x.shape)  # type: ignore[attr-defined, no-any-return]
+
+    def __repr__(self) -> str:
+        shape = "×".join(map(str, self.lattice.shape)) or "()"
+        return f"FeatureSpace({self.channels} × {self.fibre} on {shape}, ambient {self.ambient})"
+
+    def _home(self, symmetry: Symmetry) -> Lattice:
+        """The lattice on which a member's elements live: this one, or the generators' own."""
+        if self.ambient.is_catalogue:
+            return self.lattice
+        assert self.ambient.lattice is not None
+        return self.ambient.lattice
+
+    def _lift(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        """Elements of a member as elements of the ambient group."""
+        if self.ambient.is_catalogue:
+            return tuple(elements)
+        size = self.ambient.fibre_size
+        return tuple(as_site_element(g, size) for g in elements)
+
+    def _check_member(self, symmetry: Symmetry) -> None:
+        if not isinstance(symmetry, Symmetry):
+            raise TypeError(f"expected a Symmetry, got {symmetry!r}")
+        if not is_inside(symmetry, self.ambient):
+            raise ValueError(f"{symmetry} is not contained in {self.ambient}, the ambient of {self}")
+
+
+@lru_cache(maxsize=4096)
+def _action(space: FeatureSpace, g: Element) -> Action:
+    fibre = space.fibre.matrix(g)
+    if isinstance(g, LatticeElement):
+        return Action(fibre, g.sites(space.lattice.shape), None, None)
+    if not isinstance(g, SiteElement):
+        raise TypeError(f"not a group element: {g!r}")
+    if space.lattice.dim == 0:
+        return Action(fibre, np.zeros(1, np.intp), None, None)
+    if g.degree != space.lattice.size:
+        raise ValueError(f"{g} moves {g.degree} sites, {space} has {space.lattice.size}")
+    signs = g.signs if g.signs is not None and (g.signs < 0).any() else None
+    return Action(fibre, g.sites, signs, g.matrix)
+
+
+@lru_cache(maxsize=512)
+def _gather(space: FeatureSpace, g: Element) -> tuple[IntArray, FloatArray | None]:
+    """(index, signs) with (g·x)[i] = signs[i] x[index[i]]; signs ``None`` when all are +1."""
+    signed = space.action(g).signed()
+    assert signed is not None
+    moved, signs = signed
+    back = np.empty_like(moved)
+    back[moved] = np.arange(len(moved))
+    return back, (signs[back] if (signs < 0).any() else None)
+
+
+def _like(array: NDArray[Any], x: Any, values: bool = False) -> Any:
+    """The array as numpy or torch, like x; its dtype too where it holds values."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        made = torch.from_numpy(np.array(array)).to(x.device)
+        if not values:
+            return made
+        floating = x.is_floating_point() or x.is_complex()
+        return made.to(x.dtype) if floating else made
+    if values and np.issubdtype(np.asarray(x).dtype, np.inexact):
+        return array.astype(x.dtype)
+    return array
