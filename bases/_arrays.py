@@ -1,9 +1,8 @@
-"""Array types, and exact forms of representation matrices.
+"""Array types, and signed permutations.
 
-A signed permutation sends e_i to sign[i] · e_perm[i]; `sign` is None when there is no minus
-among them. Representation matrices that come from floating-point formulas (cosines, changes of
-basis) carry noise, so `exact_orthogonal` first moves a matrix to its nearest orthogonal one (the
-polar factor) and then rounds to whole numbers where every entry says that it is one.
+A signed permutation sends e_i to sign[i] · e_perm[i]; `sign` is None when there is no minus among
+them. Matrices that come from cosines and changes of basis carry noise: entries within 1e-9 of a
+whole number are that number.
 """
 
 from __future__ import annotations
@@ -19,33 +18,7 @@ LabelArray: TypeAlias = npt.NDArray[np.int32]
 SignArray: TypeAlias = npt.NDArray[np.int8]
 SignedPermutation: TypeAlias = tuple[IntArray, SignArray | None]
 
-ORTHOGONAL_TOLERANCE = 1e-6
 ROUNDING_TOLERANCE = 1e-9
-
-
-def exact_orthogonal(matrix: npt.ArrayLike, what: str = "matrix") -> FloatArray:
-    """The orthogonal matrix that `matrix` means, free of floating-point noise."""
-    given = np.asarray(matrix, dtype=np.float64)
-    if given.ndim != 2 or given.shape[0] != given.shape[1]:
-        raise ValueError(f"{what} must be square, got shape {given.shape}")
-    rounded = np.rint(given)
-    if np.allclose(given, rounded, rtol=0, atol=ROUNDING_TOLERANCE):
-        error = _orthogonality_error(rounded)
-        polar = rounded
-    else:
-        error = _orthogonality_error(given)
-        left, _, right = np.linalg.svd(given)
-        polar = left @ right
-        near = np.rint(2 * polar) / 2
-        polar = np.where(np.abs(polar - near) <= 4 * np.finfo(np.float64).eps, near, polar)
-    if not error <= ORTHOGONAL_TOLERANCE:
-        raise ValueError(f"{what} is not orthogonal: |MᵀM − 1| is {error:.1e}")
-    return polar + 0.0
-
-
-def _orthogonality_error(matrix: FloatArray) -> float:
-    gram = matrix.T @ matrix - np.eye(len(matrix))
-    return float(np.abs(gram).max(initial=0.0))
 
 
 def signed_permutation(matrix: npt.ArrayLike) -> SignedPermutation | None:

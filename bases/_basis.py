@@ -28,11 +28,13 @@ class Basis:
     shape: of one map, (V_out, V_in) for dense maps
     form: orbits, or rows (dim, size of one map), orthonormal
     method: how it was found
+    strictness: order of the point group it obeys; names one of several equal subspaces
     """
 
     shape: tuple[int, ...]
     form: Form
     method: str = "given"
+    strictness: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.form, Orbits):

@@ -64,10 +64,10 @@ def _point_orbits(generators: Sequence[SignedPermutation], size: int) -> tuple[L
         return np.arange(size, dtype=np.int32), size
     here = np.tile(np.arange(size), len(generators))
     there = np.concatenate([perm for perm, _ in generators])
-    return _components(here, there, size)
+    return components(here, there, size)
 
 
-def _components(here: IntArray, there: IntArray, size: int) -> tuple[LabelArray, int]:
+def components(here: IntArray, there: IntArray, size: int) -> tuple[LabelArray, int]:
     """Connected components, numbered by their smallest member."""
     edges = sp.coo_array((np.ones(len(here), np.int8), (here, there)), shape=(size, size))
     count, found = connected_components(edges, directed=False)
@@ -116,7 +116,7 @@ def _carry_labels(
     n_columns: int,
     signed: bool,
 ) -> LabelArray:
-    """Step 1: the table (rows, columns) of labels, carried along a breadth-first Schreier forest."""
+    """Step 1: the table (rows, columns) of labels, carried along a Schreier forest."""
     n_rows = len(row_orbit)
     table = np.empty((n_rows, n_columns), dtype=np.int32)
     _, frontier = np.unique(row_orbit, return_index=True)
@@ -198,9 +198,9 @@ def _merge(
     if signed:
         here, there = np.concatenate([here, here ^ 1]), np.concatenate([there, there ^ 1])
     if merged is None:
-        return _components(here, there, size)
+        return components(here, there, size)
     component, count = merged
-    number, left = _components(component[here], component[there], count)
+    number, left = components(component[here], component[there], count)
     return number[component], left
 
 

@@ -1,0 +1,158 @@
+"""Bases are kept under a key made of their mathematical content.
+
+The key is a digest of everything that determines a basis: the method, the shapes and the actions
+of the generators, byte for byte. So equal problems share an entry whatever they are called, and
+nothing ever needs to be invalidated but the format (`_VERSION`).
+
+In memory the most recently used bases stay, up to `_MEMORY_BYTES`. On disk, in the user's cache
+directory, go those that took longer to find than to read back. A file is written under a temporary
+name and moved into place, so that readers in other processes see all of it or nothing; a file that
+cannot be read, for whatever reason, is a miss. `GROUPELLA_CACHE=off` leaves the disk alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from ._arrays import FloatArray
+from ._basis import Form
+from ._orbits import Orbits
+
+_VERSION = 1
+_MEMORY_BYTES = 256 << 20
+_DISK_BYTES = 64 << 20
+_DISK_SECONDS = 0.05
+
+_memory: OrderedDict[str, Orbits | FloatArray] = OrderedDict()
+_lock = threading.Lock()
+
+
+def cache_directory() -> Path:
+    """Where bases are kept: groupella/bases in the user's cache directory."""
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        base = Path(given)
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path.home() / ".cache"
+    return base / "groupella" / "bases"
+
+
+def clear_cache(disk: bool = True) -> None:
+    """Forget every basis in memory and, unless `disk` is False, on disk."""
+    with _lock:
+        _memory.clear()
+    if disk:
+        for path in cache_directory().glob("*.npz"):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def content_key(parts: Iterable[object]) -> str:
+    """A digest of numbers, strings, arrays and nested tuples of these."""
+    digest = hashlib.blake2b(digest_size=20)
+    _feed(digest, ("groupella bases", _VERSION, *parts))
+    return digest.hexdigest()
+
+
+def _feed(digest: hashlib.blake2b, part: object) -> None:
+    if isinstance(part, tuple):
+        digest.update(f"({len(part)}".encode())
+        for item in part:
+            _feed(digest, item)
+    elif isinstance(part, np.ndarray):
+        little = np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<"))
+        digest.update(f"[{little.dtype.str}{little.shape}".encode())
+        digest.update(little)
+    else:
+        digest.update(f"{type(part).__name__}:{part!r};".encode())
+
+
+def cached(key: str, compute: Callable[[], Orbits | FloatArray]) -> Orbits | FloatArray:
+    """The entry of `key`, from memory, from disk, or computed and remembered."""
+    with _lock:
+        if key in _memory:
+            _memory.move_to_end(key)
+            return _memory[key]
+    form = _read(key)
+    if form is None:
+        start = time.perf_counter()
+        form = compute()
+        if time.perf_counter() - start >= _DISK_SECONDS and _nbytes(form) <= _DISK_BYTES:
+            _write(key, form)
+    if _nbytes(form) <= _MEMORY_BYTES:
+        with _lock:
+            _memory[key] = form
+            while sum(map(_nbytes, _memory.values())) > _MEMORY_BYTES:
+                _memory.popitem(last=False)
+    return form
+
+
+def _nbytes(form: Form) -> int:
+    if isinstance(form, Orbits):
+        return form.labels.nbytes + (0 if form.signs is None else form.signs.nbytes)
+    return int(form.data.nbytes if isinstance(form, sp.csr_array) else form.nbytes)
+
+
+def _disk_enabled() -> bool:
+    return os.environ.get("GROUPELLA_CACHE", "").lower() not in {"off", "0", "no"}
+
+
+def _read(key: str) -> Orbits | FloatArray | None:
+    if not _disk_enabled():
+        return None
+    path = cache_directory() / f"{key}.npz"
+    try:
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as stored:
+            if str(stored["key"]) != key:
+                return None
+            if "rows" in stored:
+                rows = stored["rows"]
+                return rows if rows.ndim == 2 and rows.dtype == np.float64 else None
+            labels, count = stored["labels"], int(stored["count"])
+            signs = stored.get("signs")
+            return Orbits(labels, signs, count) if labels.dtype == np.int32 else None
+    except Exception:
+        # A damaged archive can raise almost anything (its CRC covers every array): a miss.
+        return None
+
+
+def _write(key: str, form: Orbits | FloatArray) -> None:
+    if not _disk_enabled():
+        return
+    arrays: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]
+    if isinstance(form, Orbits):
+        arrays = {"labels": form.labels, "count": np.array(form.count)}
+        if form.signs is not None:
+            arrays["signs"] = form.signs
+    else:
+        arrays = {"rows": form}
+    # A full or read-only disk costs the cache, never the answer.
+    with contextlib.suppress(OSError):
+        directory = cache_directory()
+        directory.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=directory, prefix=f".{key}-", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, key=np.array(key), **arrays)
+            os.replace(name, directory / f"{key}.npz")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise

@@ -1,0 +1,120 @@
+"""From feature spaces to tensor problems: what group elements do to fibres, sites and windows.
+
+A map between one channel and another lies in fibre_out ⊗ sites_out ⊗ fibre_in ⊗ sites_in, a kernel
+in fibre_out ⊗ fibre_in ⊗ window, where translations are the identity and the point group is left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from groupella.groups import Element, FeatureSpace, LatticeElement, Symmetry
+
+from ._arrays import FloatArray, signed_permutation
+from ._invariants import Factor, Factors, Problem
+
+
+def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symmetry) -> Problem:
+    """Equivariant maps from one channel of `space_in` to one of `space_out`."""
+    home = _common_home(space_in, space_out, symmetry)
+    space_in, space_out = space_in.with_channels(1), space_out.with_channels(1)
+
+    def factors(g: Element) -> Factors:
+        return (*_channel(space_out, g), *_channel(space_in, g))
+
+    generators = home.generators(symmetry)
+    return Problem(
+        shape=(
+            space_out.fibre_size,
+            space_out.lattice.size,
+            space_in.fibre_size,
+            space_in.lattice.size,
+        ),
+        split=2,
+        generators=tuple(map(factors, generators)),
+        translations=tuple(k for k, g in enumerate(generators) if _is_translation(g)),
+        cosets=_lazily(factors, lambda: _cosets(home, symmetry)),
+        elements=_lazily(factors, lambda: home.elements(symmetry)),
+    )
+
+
+def kernel_problem(
+    space_in: FeatureSpace,
+    space_out: FeatureSpace,
+    symmetry: Symmetry,
+    window: tuple[int, ...],
+) -> Problem:
+    """Kernels on `window` that the point group of `symmetry` turns into themselves."""
+
+    def factors(g: Element) -> Factors:
+        offsets = space_in.window_permutation(g, window).astype(np.int64)
+        return (
+            _factor(space_out.fibre_matrix(g)),
+            _factor(space_in.fibre_matrix(g)),
+            (offsets, None),
+        )
+
+    generators = [g for g in space_in.generators(symmetry) if not _is_translation(g)]
+    space_out.generators(symmetry)
+    return Problem(
+        shape=(space_out.fibre_size, space_in.fibre_size, math.prod(window)),
+        split=1,
+        generators=tuple(map(factors, generators)),
+        translations=(),
+        cosets=_lazily(factors, lambda: _cosets(space_in, symmetry)),
+        elements=_lazily(factors, lambda: _cosets(space_in, symmetry)),
+    )
+
+
+def _lazily(
+    factors: Callable[[Element], Factors], elements: Callable[[], Iterable[Element]]
+) -> Callable[[], Iterator[Factors]]:
+    return lambda: map(factors, elements())
+
+
+def _common_home(
+    space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symmetry
+) -> FeatureSpace:
+    """A space whose group elements act on both lattices: the smallest torus that covers both."""
+    if space_in.ambient.is_catalogue != space_out.ambient.is_catalogue:
+        raise ValueError(f"{space_in} and {space_out} belong to different sets of groups")
+    space_in.generators(symmetry), space_out.generators(symmetry)
+    first, second = space_in.lattice.shape, space_out.lattice.shape
+    if not space_in.ambient.is_catalogue or first == second:
+        return space_in
+    if first and second and len(first) != len(second):
+        raise ValueError(f"{space_in} and {space_out} have lattices of different dimension")
+    if not first or not second:
+        return space_in if first else space_in.with_lattice(second)
+    return space_in.with_lattice(tuple(map(math.lcm, first, second)))
+
+
+def _is_translation(g: Element) -> bool:
+    return isinstance(g, LatticeElement) and all(
+        value == (i == j) for i, row in enumerate(g.point) for j, value in enumerate(row)
+    )
+
+
+def _cosets(home: FeatureSpace, symmetry: Symmetry) -> Iterable[Element]:
+    """One element for every coset of the translations; without translations, all elements."""
+    if not symmetry.translations:
+        return home.elements(symmetry)
+    shape = home.lattice.shape
+    return [LatticeElement(point, (0,) * len(shape), shape) for point in symmetry.point]
+
+
+def _channel(space: FeatureSpace, g: Element) -> tuple[Factor, Factor]:
+    action = space.action(g)
+    fibre = _factor(action.fibre)
+    if action.permutation is None:
+        return fibre, action.site_matrix
+    signs = None if action.site_signs is None else action.site_signs.astype(np.int8)
+    return fibre, (action.permutation.astype(np.int64), signs)
+
+
+def _factor(matrix: FloatArray) -> Factor:
+    signed = signed_permutation(matrix)
+    return matrix if signed is None else signed
