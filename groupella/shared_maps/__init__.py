@@ -7,7 +7,7 @@ A shared linear map multiplies the same matrix U with many inputs of one sample,
 Every path and every stock layer is one or two of them. A module says which (`shared_maps`) and, in
 its forward pass, shows what went in and what came out (`record`); it never computes curvature.
 
-Some maps are block-diagonal, with a matrix and inputs for each block: out[n, b, s] = U_b in[n, b, s].
+Some are block-diagonal, with a matrix and inputs for each block: out[n, b, s] = U_b in[n, b, s].
 """
 
 from ._basis import BasisConvMap as BasisConvMap

@@ -1,7 +1,7 @@
 """Convolutions: positions are output sites, inputs are patches.
 
 For a circular convolution of stride 1 the covariance of two patch entries depends only on the
-difference of their offsets, A[(c,i),(d,j)] = R_cd[o_j − o_i] with R_cd[δ] = Σ_{n,p} x_c[p] x_d[p+δ].
+difference of their offsets, A[(c,i),(d,j)] = R_cd[o_j − o_i], R_cd[δ] = Σ_{n,p} x_c[p] x_d[p+δ].
 R comes from Fourier transforms: about ten times cheaper than gathering the patches.
 """
 

@@ -1,0 +1,12 @@
+"""Curvature: Kronecker-factored Gauss–Newton blocks (KFAC) of networks of shared linear maps.
+
+`kronecker` is the algebra and knows no networks; everything else collects factors and knows no use
+for them. See docs/curvature.md.
+"""
+
+from ._curvature import Curvature as Curvature
+from ._curvature import curvature as curvature
+from ._modes import exact as exact
+from ._modes import mc as mc
+from ._modes import subset as subset
+from .kronecker import KroneckerBlock as KroneckerBlock

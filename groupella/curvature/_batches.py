@@ -1,0 +1,51 @@
+"""Inputs, batch by batch, and how many data they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._modes import subset as Subset
+
+
+class Inputs:
+    """Iterates over the inputs x of the data to be used; then `seen` of them were used or counted.
+
+    data is a pair (x, y) of tensors, or an iterable of batches: pairs, or inputs alone.
+    """
+
+    def __init__(self, data: tuple[Tensor, Tensor] | Iterable[Any], subset: Subset | None) -> None:
+        self._data = data
+        self._subset = subset
+        self.seen = 0
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if isinstance(self._data, tuple | list) and isinstance(self._data[0], Tensor):
+            yield from self._of_pair(self._data[0])
+        elif isinstance(self._data, Tensor):
+            raise TypeError("data is one tensor: pass a pair (x, y) or an iterable of batches.")
+        else:
+            yield from self._of_batches(self._data)
+
+    def _of_pair(self, x: Tensor) -> Iterator[Tensor]:
+        self.seen = x.shape[0]
+        if self._subset is not None and self._subset.n < x.shape[0]:
+            generator = torch.Generator().manual_seed(self._subset.seed)
+            chosen = torch.randperm(x.shape[0], generator=generator)[: self._subset.n]
+            x = x[chosen.to(x.device)]
+        if x.shape[0]:
+            yield x
+
+    def _of_batches(self, data: Iterable[Any]) -> Iterator[Tensor]:
+        left = None if self._subset is None else self._subset.n
+        for batch in data:
+            x = batch if isinstance(batch, Tensor) else batch[0]
+            self.seen += x.shape[0]
+            if left is not None:
+                x = x[:left]
+                left -= x.shape[0]
+            if x.shape[0]:
+                yield x
