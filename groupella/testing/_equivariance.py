@@ -1,0 +1,290 @@
+"""How far a module is from being equivariant: f(g·x) against g·f(x), for elements g of a symmetry.
+
+The error at g is ‖f(g·x) − g·f(x)‖∞ / ‖f(x)‖∞ over a batch of random inputs x. Every generator is
+tried, and some random elements. f(x) is computed sample by sample, f(g·x) in batches that mix the
+elements, so that a module whose output for one sample depends on the others is found out as well.
+
+A strided module cannot follow a shift by less than its stride. With `up_to_translation` the outputs
+may differ by one translation per sample (of the output torus, the fibre untouched), whatever the
+shift was.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from groupella.groups import Element, FeatureSpace, LatticeElement, Symmetry
+
+from ._translate import best_translation, translate
+
+TOLERANCES = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 1e-2,
+    torch.bfloat16: 5e-2,
+}
+_SAMPLES_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class ElementError:
+    """The relative error at one group element, and the sample of the batch where it is largest."""
+
+    symmetry: Symmetry
+    element: Element
+    is_generator: bool
+    error: float
+    sample: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.element.name} of {self.symmetry.name}"
+
+
+@dataclass(frozen=True)
+class EquivarianceError:
+    """What `equivariance_error` found, element by element; `float(...)` gives the worst error."""
+
+    errors: tuple[ElementError, ...]
+    dtype: torch.dtype
+    up_to_translation: bool
+
+    @property
+    def worst(self) -> ElementError:
+        """The element with the largest error; NaN counts as the largest."""
+        return max(self.errors, key=lambda e: math.inf if math.isnan(e.error) else e.error)
+
+    def __float__(self) -> float:
+        return self.worst.error
+
+    def __str__(self) -> str:
+        width = max(len(e.name) for e in self.errors)
+        worst = self.worst
+        return "\n".join(
+            f"  {e.name:<{width}}  {'generator' if e.is_generator else 'random':<9}  {e.error:.1e}"
+            f"{'  <- worst' if e is worst else ''}"
+            for e in self.errors
+        )
+
+
+def equivariance_error(
+    module: Callable[..., Any],
+    space_in: FeatureSpace,
+    space_out: FeatureSpace | None,
+    symmetry: Symmetry | Iterable[Symmetry],
+    *,
+    batch: int = 4,
+    elements: int = 8,
+    seed: int = 0,
+    up_to_translation: bool = False,
+    dtype: torch.dtype | None = None,
+    inputs: Tensor | None = None,
+    prepare: Callable[[Tensor], Any] | None = None,
+) -> EquivarianceError:
+    """The relative equivariance error of `module`, per generator and per random element.
+
+    Parameters
+    ----------
+    module
+        Any `nn.Module` or function of one tensor (batch, *space_in.shape). A module is copied and
+        the copy put in evaluation mode: yours is not touched. Modules of escnn and e2cnn get their
+        `GeometricTensor`.
+    space_in, space_out
+        What the input and the output are. `space_out=None`: the output, whatever its shape, should
+        not change at all.
+    symmetry
+        One symmetry or several (a `GroupSet`, say), each inside the ambient one of the spaces.
+    batch, elements, seed
+        How many random inputs, how many random elements beside the generators, the seed of both.
+    up_to_translation
+        The output may differ by one translation per sample: for modules with pooling or a stride.
+    dtype
+        The module is converted to it; the default is the module's own.
+    inputs
+        Use these inputs, (batch, *space_in.shape), rather than random ones.
+    prepare
+        Turns the tensor into what the module takes, where that is not the tensor itself.
+    """
+    if batch < 1 or elements < 0:
+        raise ValueError(f"batch must be positive and elements ≥ 0, got {batch} and {elements}")
+    dtype = dtype or _dtype_of(module, inputs)
+    if inputs is None:
+        generator = torch.Generator().manual_seed(seed)
+        inputs = torch.randn((batch, *space_in.shape), dtype=dtype, generator=generator)
+    x = inputs.to(_device_of(module), dtype)
+    space_in.check(x)
+
+    cases = _cases(space_in, symmetry, elements, seed)
+    images = [_image(g, space_in, space_out, up_to_translation) for _, g, _ in cases]
+    align = up_to_translation and space_out is not None and space_out.lattice.dim > 0
+    evaluate = _evaluation(module, dtype, prepare)
+    errors = []
+    with torch.no_grad():
+        y = torch.cat([_checked(evaluate(one), 1, space_out) for one in torch.split(x, 1)])
+        scale = _size(y)
+        step = max(1, _SAMPLES_AT_ONCE // len(x))
+        for start in range(0, len(cases), step):
+            chunk = cases[start : start + step]
+            moved = torch.cat([space_in.act(g, x) for _, g, _ in chunk])
+            outputs = _checked(evaluate(moved), len(moved), space_out).unflatten(0, (-1, len(x)))
+            for (member, g, is_generator), image, got in zip(
+                chunk, images[start : start + step], outputs, strict=True
+            ):
+                expected = y if space_out is None else space_out.act(image, y)
+                if align:
+                    expected = translate(expected, best_translation(got, expected))
+                difference = (got - expected).abs().flatten(1).double().amax(1)
+                sample = int(difference.nan_to_num(math.inf).argmax())
+                error = _ratio(float(difference[sample]), max(scale, _size(got)))
+                errors.append(ElementError(member, g, is_generator, error, sample))
+    return EquivarianceError(tuple(errors), dtype, up_to_translation)
+
+
+def assert_equivariant(
+    module: Callable[..., Any],
+    space_in: FeatureSpace,
+    space_out: FeatureSpace | None,
+    symmetry: Symmetry | Iterable[Symmetry],
+    *,
+    tolerance: float | None = None,
+    **options: Any,
+) -> None:
+    """Fail unless `module` is equivariant; the options are those of `equivariance_error`.
+
+    The default tolerance on the relative error is 1e-12 in float64 and 1e-5 in float32.
+    """
+    __tracebackhide__ = True
+    if not isinstance(symmetry, Symmetry):
+        symmetry = tuple(symmetry)
+    found = equivariance_error(module, space_in, space_out, symmetry, **options)
+    limit = TOLERANCES[found.dtype] if tolerance is None else tolerance
+    if float(found) <= limit:
+        return
+    worst = found.worst
+    kind = module if not isinstance(module, nn.Module) else type(module)
+    wanted = "invariant" if space_out is None else "equivariant"
+    message = (
+        f"{getattr(kind, '__name__', kind)} is not {wanted}"
+        f" under {worst.symmetry.name}: relative error {worst.error:.1e}, allowed {limit:.0e}"
+        f" in {str(found.dtype).removeprefix('torch.')}\n"
+        f"worst at {worst.name}, sample {worst.sample} of the batch\n{found}"
+    )
+    if not found.up_to_translation and space_out is not None and space_out.lattice.dim > 0:
+        options["up_to_translation"] = True
+        aligned = equivariance_error(module, space_in, space_out, symmetry, **options)
+        if float(aligned) <= limit:
+            message += "\nup_to_translation=True accepts it: a translation per sample differs"
+    raise AssertionError(message)
+
+
+def _cases(
+    space: FeatureSpace, symmetry: Symmetry | Iterable[Symmetry], elements: int, seed: int
+) -> list[tuple[Symmetry, Element, bool]]:
+    members = (symmetry,) if isinstance(symmetry, Symmetry) else tuple(symmetry)
+    cases: list[tuple[Symmetry, Element, bool]] = []
+    for member in members:
+        cases += [(member, g, True) for g in space.generators(member)]
+        cases += [(member, g, False) for g in space.sample(member, elements, seed)]
+    if not cases:
+        names = ", ".join(member.name for member in members) or "an empty set of symmetries"
+        raise ValueError(f"no element to try: {names} has no generators and elements={elements}")
+    return cases
+
+
+def _evaluation(
+    module: Callable[..., Any], dtype: torch.dtype, prepare: Callable[[Tensor], Any] | None
+) -> Callable[[Tensor], Any]:
+    """A function from a plain tensor to a plain tensor, whatever the module takes and gives."""
+    call = module
+    if isinstance(module, nn.Module):
+        call = copy.deepcopy(module).to(dtype=dtype).eval()
+    wrap = prepare or _geometric(call)
+
+    def evaluate(x: Tensor) -> Any:
+        y = call(x if wrap is None else wrap(x))
+        return y.tensor if type(y).__name__ == "GeometricTensor" else y
+
+    return evaluate
+
+
+def _geometric(module: Any) -> Callable[[Tensor], Any] | None:
+    """How to wrap a tensor for a module of escnn or e2cnn, neither of which is imported here."""
+    for base in type(module).__mro__:
+        library = base.__module__.partition(".")[0]
+        if library in ("escnn", "e2cnn") and base.__name__ == "EquivariantModule":
+            geometric_tensor = importlib.import_module(f"{library}.nn").GeometricTensor
+            return lambda x: geometric_tensor(x, module.in_type)
+    return None
+
+
+def _image(
+    g: Element, space_in: FeatureSpace, space_out: FeatureSpace | None, up_to_translation: bool
+) -> Element:
+    """g as it acts on the output: a shift by t is one by t·n_out/n_in where the lattices differ."""
+    if space_out is None or space_out.lattice == space_in.lattice:
+        return g
+    sides_in, sides_out = space_in.lattice.shape, space_out.lattice.shape
+    if not isinstance(g, LatticeElement):
+        raise ValueError(
+            f"{g.name} is defined on {space_in.lattice} alone and cannot act on {space_out.lattice}"
+        )
+    if not sides_out:
+        return LatticeElement(g.point, (), ())
+    if len(sides_in) != len(sides_out):
+        raise ValueError(f"{space_in.lattice} and {space_out.lattice} differ in dimension")
+    if up_to_translation:
+        return LatticeElement(g.point, (0,) * len(sides_out), sides_out)
+    scaled = [(t * m, n) for t, n, m in zip(g.shift, sides_in, sides_out, strict=True)]
+    if any(tm % n for tm, n in scaled):
+        raise ValueError(
+            f"{g.name} of {space_in.lattice} has no counterpart on {space_out.lattice}: "
+            "pass up_to_translation=True"
+        )
+    return LatticeElement(g.point, tuple(tm // n for tm, n in scaled), sides_out)
+
+
+def _checked(y: Any, batch: int, space_out: FeatureSpace | None) -> Tensor:
+    if not isinstance(y, Tensor):
+        raise TypeError(
+            f"the module returned {type(y).__name__}, not a tensor: pass a function that calls it "
+            "and picks the tensor to test"
+        )
+    if space_out is not None and tuple(y.shape) != (batch, *space_out.shape):
+        raise ValueError(
+            f"the module returned shape {tuple(y.shape)}, the output space asks for "
+            f"{(batch, *space_out.shape)}"
+        )
+    if y.ndim == 0 or len(y) != batch:
+        raise ValueError(f"the module returned shape {tuple(y.shape)} for a batch of {batch}")
+    return y
+
+
+def _dtype_of(module: Any, inputs: Tensor | None) -> torch.dtype:
+    if isinstance(module, nn.Module):
+        for parameter in module.parameters():
+            if parameter.is_floating_point():
+                return parameter.dtype
+    return torch.get_default_dtype() if inputs is None else inputs.dtype
+
+
+def _device_of(module: Any) -> torch.device:
+    parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def _size(y: Tensor) -> float:
+    return float(y.abs().double().max()) if y.numel() else 0.0
+
+
+def _ratio(difference: float, scale: float) -> float:
+    if difference == 0.0:
+        return 0.0
+    return difference / scale if scale != 0.0 else math.inf
