@@ -8,6 +8,7 @@ coordinate i of the image is s_j (ε = 1) or N − 1 − s_j (ε = −1): an int
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -105,7 +106,7 @@ def site_permutation(
     matrix: IntMatrix, shift: tuple[int, ...], shape: tuple[int, ...]
 ) -> NDArray[np.intp]:
     """p with p[s] the (C order) number of the site to which s moves: M(s − c) + c + t on the torus."""
-    grid = np.indices(shape).reshape(len(shape), -1)
+    grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     moved = []
     for row, t, n in zip(matrix, shift, shape, strict=True):
         j = next(k for k, v in enumerate(row) if v)
