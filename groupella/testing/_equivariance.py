@@ -134,7 +134,7 @@ def equivariance_error(
         for start in range(0, len(cases), step):
             chunk = cases[start : start + step]
             moved = torch.cat([space_in.act(g, x) for _, g, _ in chunk])
-            outputs = _checked(evaluate(moved), len(moved), space_out).unflatten(0, (-1, len(x)))
+            outputs = _checked(evaluate(moved), len(moved), space_out).reshape(-1, *y.shape)
             for (member, g, is_generator), image, got in zip(
                 chunk, images[start : start + step], outputs, strict=True
             ):
