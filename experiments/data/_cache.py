@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import platformdirs
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -74,7 +75,8 @@ def _path(name: str) -> Path:
 def _checksum(arrays: dict[str, Tensor]) -> str:
     total = 0
     for key in _ARRAYS:
-        total = zlib.crc32(arrays[key].contiguous().numpy().reshape(-1).view("uint8"), total)
+        array = arrays[key].contiguous().numpy()
+        total = zlib.crc32(array.reshape(-1).view(np.uint8).data, total)
     return str(total)
 
 

@@ -56,12 +56,12 @@ def _from_first_good_mirror(item: Download, folder: Path, progress: bool) -> Pat
             resumed = part.exists()
             try:
                 return _retrieve(url, item, folder, part, progress)
-            except _WrongContent:
+            except _WrongContentError:
                 if not resumed:
                     raise
                 # The beginning came from an earlier attempt: give this mirror a clean one.
                 return _retrieve(url, item, folder, part, progress)
-        except (_WrongContent, requests.RequestException) as error:
+        except (_WrongContentError, requests.RequestException) as error:
             failures.append(f"  {url}: {_reason(error)}")
     raise DataError(
         f"could not download {item.file}:\n" + "\n".join(failures) + "\n"
@@ -70,7 +70,7 @@ def _from_first_good_mirror(item: Download, folder: Path, progress: bool) -> Pat
     )
 
 
-class _WrongContent(Exception):
+class _WrongContentError(Exception):
     """What came is not the file: its checksum is wrong."""
 
 
@@ -87,7 +87,9 @@ def _retrieve(url: str, item: Download, folder: Path, part: Path, progress: bool
         except ValueError as error:  # includes requests' errors about malformed addresses
             if isinstance(error, requests.RequestException):
                 raise
-            raise _WrongContent(f"what came is not {item.file} (its SHA-256 is wrong)") from error
+            raise _WrongContentError(
+                f"what came is not {item.file} (its SHA-256 is wrong)"
+            ) from error
     return Path(path)
 
 

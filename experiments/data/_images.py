@@ -9,6 +9,8 @@ from torch import Tensor
 
 from ._augment import Augmentation
 
+CHUNK = 2048  # images at a time, where an intermediate result is larger than the images
+
 
 @dataclass(frozen=True, eq=False)
 class Images:
@@ -75,8 +77,8 @@ def moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of (n, channels, height, width), in float64."""
     total = torch.zeros(x.shape[1], dtype=torch.float64)
     squares = torch.zeros_like(total)
-    for chunk in x.split(1024):
-        values = chunk.double()
+    for start in range(0, len(x), CHUNK):
+        values = x[start : start + CHUNK].double()
         total += values.sum((0, 2, 3))
         squares += values.square().sum((0, 2, 3))
     count = x.numel() / x.shape[1]

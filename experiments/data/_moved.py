@@ -1,0 +1,192 @@
+"""Images moved by random elements of a group, and labels that obey a subgroup of it.
+
+Let G move the images and let N ≤ G be the symmetry that the labels should obey. Each image is moved
+by its own uniform g ∈ G, and labelled with what it shows together with the right coset Ng. Moving
+the result by h ∈ G gives the element hg, and Nhg = Ng for every g exactly when h ∈ N: the labels
+are invariant under N and under nothing else of G. N = G gives the ordinary labels; N trivial tells
+every element of G apart. There are [G : N] times as many classes.
+
+With ``place="quadrant"`` an image takes one quadrant of the lattice (as in the paper's toy problem)
+and the translations of G are those by half of each side, so that there are four of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from groupella.groups import Element, FeatureSpace, GroupSet, LatticeElement, Symmetry
+
+from ._images import CHUNK
+from ._resize import on_canvas, resize
+from ._transforms import Task
+
+_MOST_COSETS = 100
+_QUADRANTS = {
+    (0, 0): "top left",
+    (0, 1): "top right",
+    (1, 0): "bottom left",
+    (1, 1): "bottom right",
+}
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Every image moved by its own random element of ``group``; labels obey ``obeys``.
+
+    ``obeys=None`` stands for the whole group: labels stay what they are. ``place`` says where the
+    images lie before they are moved: they fill the lattice, or lie in its middle or in its top left
+    quadrant, at half its size. With ``everywhere`` the elements of N = ``obeys`` include all its
+    translations, not only those by half of each side. All motions are exact: pixels are
+    exchanged on the torus, never interpolated.
+    """
+
+    group: Symmetry
+    obeys: Symmetry | None = None
+    place: Literal["full", "centre", "quadrant"] = "full"
+    everywhere: bool = False
+
+    def __post_init__(self) -> None:
+        if self.place == "quadrant" and not self.group.is_catalogue:
+            raise ValueError(f"{self.group} is defined by generators: quadrants mean nothing to it")
+
+    @property
+    def name(self) -> str:
+        if self.obeys is None or self.obeys.key == self.group.key:
+            return self.group.name
+        return f"{self.group.name}→{self.obeys.name}"
+
+    def __call__(
+        self, x: Tensor, y: Tensor, size: int | None, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        x = self._placed(x, size)
+        lattice = (int(x.shape[-2]), int(x.shape[-1]))
+        space = GroupSet(self.group).space(lattice, int(x.shape[1]), fibre="trivial")
+        seed = int(rng.integers(2**31))
+        if self.obeys is None and self.place != "quadrant":
+            return act_each(space, space.sample(self.group, len(x), seed), x), y
+        cosets = self._cosets(lattice)
+        label = rng.integers(len(cosets), size=len(x))
+        inside = self._sample_obeyed(space, len(x), seed)
+        elements = [n * cosets[k] for n, k in zip(inside, label, strict=True)]
+        return act_each(space, elements, x), y * len(cosets) + torch.from_numpy(label)
+
+    def task(self, classes: tuple[str, ...], lattice: tuple[int, int]) -> Task:
+        obeyed = self.obeys or self.group
+        remarks = _look_alikes(self.group, obeyed)
+        cosets = self._cosets(lattice) if self.obeys is not None else ()
+        if len(cosets) > 1:
+            parts = [self._coset_name(g, lattice) for g in cosets]
+            classes = tuple(f"{name}, {part}" for name in classes for part in parts)
+        return Task(classes, obeyed.name, remarks)
+
+    def _placed(self, x: Tensor, size: int | None) -> Tensor:
+        if self.place == "full":
+            return resize(x, size)
+        if size is None:
+            size = 2 * max(x.shape[-2:])
+        if size % 2:
+            raise ValueError(
+                f"half of the lattice is a whole number of pixels, but its side is {size}"
+            )
+        # Resizing the image first and placing it then keeps its edges out of the other quadrants.
+        return on_canvas(resize(x, size // 2), size, corner=self.place == "quadrant")
+
+    def _elements(self, symmetry: Symmetry, lattice: tuple[int, int]) -> list[Element]:
+        """Those elements that ``place`` admits: with quadrants, translations by halves only."""
+        everything = GroupSet(self.group).space(lattice, 1, fibre="trivial").elements(symmetry)
+        if self.place != "quadrant":
+            return list(everything)
+        return [g for g in everything if isinstance(g, LatticeElement) and _by_halves(g)]
+
+    def _cosets(self, lattice: tuple[int, int]) -> tuple[Element, ...]:
+        """One element of each right coset Ng, that of N itself being the identity."""
+        if self.obeys is None:
+            return self._identity(lattice)
+        obeyed = self._elements(self.obeys, lattice)
+        seen: set[Element] = set()
+        chosen = []
+        for g in self._elements(self.group, lattice):
+            if g in seen:
+                continue
+            chosen.append(g)
+            if len(chosen) > _MOST_COSETS:
+                raise ValueError(
+                    f"{self.obeys} has more than {_MOST_COSETS} cosets in {self.group} on "
+                    f"{lattice}, too many classes; place the images in a quadrant, or choose a "
+                    f"smaller group"
+                )
+            seen.update(n * g for n in obeyed)
+        return tuple(chosen)
+
+    def _identity(self, lattice: tuple[int, int]) -> tuple[Element, ...]:
+        return (GroupSet(self.group).space(lattice, 1, fibre="trivial").identity(),)
+
+    def _sample_obeyed(self, space: FeatureSpace, n: int, seed: int) -> list[Element]:
+        obeyed = self.obeys or self.group
+        if self.place != "quadrant" or self.everywhere:
+            return space.sample(obeyed, n, seed)
+        few = self._elements(obeyed, (space.lattice.shape[0], space.lattice.shape[1]))
+        return [few[k] for k in np.random.default_rng(seed).integers(len(few), size=n)]
+
+    def _coset_name(self, g: Element, lattice: tuple[int, int]) -> str:
+        if self.place == "quadrant" and isinstance(g, LatticeElement) and len(self.group.point) < 2:
+            down, right = (2 * t // n for t, n in zip(g.shift, lattice, strict=True))
+            return _QUADRANTS[down, right]
+        return "unmoved" if g.is_identity else g.name
+
+
+def act_each(space: FeatureSpace, elements: Sequence[Element], x: Tensor) -> Tensor:
+    """Sample n of the batch moved by ``elements[n]``."""
+    number = {g: i for i, g in enumerate(dict.fromkeys(elements))}
+    which = torch.tensor([number[g] for g in elements])
+    actions = [space.action(g).signed() for g in number]
+    out = torch.empty_like(x)
+    if any(action is None for action in actions):
+        for g, i in number.items():  # general orthogonal maps: no gather can do these
+            out[which == i] = space.act(g, x[which == i])
+        return out
+    target = np.stack([action[0] for action in actions if action is not None])
+    signs = np.stack([action[1] for action in actions if action is not None])
+    source = np.empty_like(target)
+    np.put_along_axis(source, target, np.arange(target.shape[1])[None], axis=1)
+    gather = torch.from_numpy(source)
+    factor = torch.from_numpy(np.take_along_axis(signs, source, axis=1)).to(x.dtype)
+    signed = bool((factor < 0).any())
+    for start in range(0, len(x), CHUNK):
+        part = slice(start, start + CHUNK)
+        flat = x[part].flatten(2)
+        moved = flat.gather(2, gather[which[part]].unsqueeze(1).expand_as(flat))
+        if signed:
+            moved = moved * factor[which[part]].unsqueeze(1)
+        out[part] = moved.view_as(x[part])
+    return out
+
+
+def _by_halves(g: LatticeElement) -> bool:
+    return all(2 * t % n == 0 for t, n in zip(g.shift, g.shape, strict=True))
+
+
+def _look_alikes(group: Symmetry, obeyed: Symmetry) -> tuple[str, ...]:
+    """What handwritten digits do to a task on rotations or mirrorings."""
+    if len(group.point) < 2:
+        return ()
+    remarks = []
+    if len(obeyed.point) < len(group.point):
+        remarks.append(
+            "Things that are symmetric themselves cannot show how they were moved: of the digits, "
+            "0, 1 and 8 look much the same turned by 180 degrees or mirrored, 3 mirrored top to "
+            "bottom. No network can tell all of these labels apart; choose classes with keep=."
+        )
+    if len(obeyed.point) > 1:
+        remarks.append(
+            "Labels that do not change with rotations or mirrorings make some classes alike: of "
+            "the digits, 6 and 9 (turned by 180 degrees), 2 and 5 (mirrored). No network can tell "
+            "these apart on all images; choose classes with keep=."
+        )
+    return tuple(remarks)

@@ -1,0 +1,202 @@
+"""A user's own images: an ``.npz`` file, or a folder with one subfolder per class."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ._errors import DataError
+from ._images import Images
+
+Array = npt.NDArray[Any]
+
+_SPLIT_NAMES = (
+    ("train_x", "train_y", "test_x", "test_y"),
+    ("x_train", "y_train", "x_test", "y_test"),
+    ("train_images", "train_labels", "test_images", "test_labels"),
+)
+_WHOLE_NAMES = (("x", "y"), ("images", "labels"), ("data", "labels"))
+_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+_TEST_FRACTION = 0.2
+
+
+def from_npz(path: Path, seed: int = 0) -> Images:
+    """Images and labels in an ``.npz``.
+
+    Either ``train_x, train_y, test_x, test_y`` (or Keras' ``x_train, …``), or ``x, y`` (or
+    ``images, labels``), of which a random fifth of every class becomes the test set. Images:
+    (n, h, w), (n, h, w, channels) or (n, channels, h, w), the shorter axis being the channels.
+    Labels: (n,), integers or strings. ``classes`` may name the classes 0, 1, ….
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{str(path)!r} cannot be read as an .npz: {error}") from error
+    given = arrays.pop("classes", None)
+    for names in _SPLIT_NAMES:
+        if all(name in arrays for name in names):
+            train_x, train_y, test_x, test_y = (arrays[name] for name in names)
+            break
+    else:
+        train_x, train_y, test_x, test_y = _split_whole(path, arrays, seed)
+    classes, (labels, test_labels) = _numbered([train_y, test_y], given, path)
+    train, test = _as_images(train_x, path), _as_images(test_x, path)
+    if train.shape[1:] != test.shape[1:]:
+        raise DataError(
+            f"{str(path)!r}: training images are {tuple(train.shape[1:])}, test images "
+            f"{tuple(test.shape[1:])}"
+        )
+    for images, targets in ((train, labels), (test, test_labels)):
+        if len(images) != len(targets) or not len(targets):
+            raise DataError(f"{str(path)!r} has {len(images)} images for {len(targets)} labels")
+    return Images(path.stem, train, labels, test, test_labels, classes)
+
+
+def from_folder(path: Path, size: int | None = None, seed: int = 0) -> Images:
+    """Images in ``train/CLASS/…`` and ``test/CLASS/…``, or in ``CLASS/…``, split as above.
+
+    Each is cut to its central square and, with ``size``, resized; without it all must be of one
+    size. Grey images stay grey if all are.
+    """
+    split = (path / "train").is_dir() and (path / "test").is_dir()
+    if split:
+        x, y = _read_folder(path / "train", size)
+        test_x, test_y = _read_folder(path / "test", size)
+        x, test_x = _same_channels(x, test_x)
+    else:
+        x, y = _read_folder(path, size)
+        train, test = _stratified(y, seed)
+        x, y, test_x, test_y = x[train], y[train], x[test], y[test]
+    if x.shape[1:] != test_x.shape[1:]:
+        raise DataError(f"{str(path)!r}: training and test images differ in size; give a size")
+    classes, (labels, test_labels) = _numbered([y, test_y], None, path)
+    return Images(
+        path.name, torch.from_numpy(x), labels, torch.from_numpy(test_x), test_labels, classes
+    )
+
+
+def _split_whole(
+    path: Path, arrays: Mapping[str, Array], seed: int
+) -> tuple[Array, Array, Array, Array]:
+    for x, y in _WHOLE_NAMES:
+        if x in arrays and y in arrays:
+            if arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]):
+                raise DataError(
+                    f"{str(path)!r}: {x} of shape {arrays[x].shape} does not go with {y} of "
+                    f"shape {arrays[y].shape}"
+                )
+            train, test = _stratified(arrays[y], seed)
+            return arrays[x][train], arrays[y][train], arrays[x][test], arrays[y][test]
+    expected = " or ".join(", ".join(names) for names in (*_SPLIT_NAMES, *_WHOLE_NAMES))
+    raise DataError(f"{str(path)!r} holds {', '.join(arrays) or 'nothing'}; expected {expected}")
+
+
+def _stratified(labels: Array, seed: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Indices to train and to test on: of every class a fifth, and at least one image, to test."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    _, start, count = np.unique(labels[order], return_index=True, return_counts=True)
+    rank = np.arange(len(labels)) - np.repeat(start, count)
+    wanted = np.maximum(1, np.round(_TEST_FRACTION * count)).astype(int)
+    test = rank < np.repeat(np.where(count > 1, wanted, 0), count)
+    return np.sort(order[~test]), np.sort(order[test])
+
+
+def _as_images(x: Array, path: Path) -> Tensor:
+    """(n, channels, h, w), 8-bit or float32."""
+    if x.ndim == 3:
+        x = x[:, None]
+    elif x.ndim == 4 and x.shape[3] < min(x.shape[1], x.shape[2]):
+        x = np.moveaxis(x, 3, 1)
+    elif x.ndim != 4 or x.shape[1] >= min(x.shape[2], x.shape[3]):
+        raise DataError(
+            f"{str(path)!r}: images of shape {x.shape}; expected (n, h, w), (n, h, w, channels) or "
+            f"(n, channels, h, w) with fewer channels than pixels along a side"
+        )
+    if x.dtype == np.uint8:
+        return torch.from_numpy(np.ascontiguousarray(x))
+    if not np.issubdtype(x.dtype, np.number) and x.dtype != np.bool_:
+        raise DataError(f"{str(path)!r}: images of type {x.dtype}; expected numbers")
+    values = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+    if not bool(torch.isfinite(values).all()):
+        raise DataError(f"{str(path)!r}: some pixels are not finite numbers")
+    return values
+
+
+def _numbered(
+    labels: list[Array], given: Array | None, path: Path
+) -> tuple[tuple[str, ...], list[Tensor]]:
+    """Class names, and labels as indices into them."""
+    for y in labels:
+        if y.ndim != 1 or y.dtype.kind not in "iubU":
+            raise DataError(
+                f"{str(path)!r}: labels of shape {y.shape} and type {y.dtype}; expected one "
+                f"integer or string for each image"
+            )
+    values, inverse = np.unique(np.concatenate(labels), return_inverse=True)
+    if given is not None:
+        if values.dtype.kind == "U" or values[0] < 0 or values[-1] >= len(given):
+            raise DataError(f"{str(path)!r}: labels are not indices of its {len(given)} classes")
+        values, inverse = given, np.concatenate(labels)
+    numbers = torch.from_numpy(np.asarray(inverse).reshape(-1).astype(np.int64))
+    first = len(labels[0])
+    return tuple(str(value) for value in values), [numbers[:first], numbers[first:]]
+
+
+def _read_folder(path: Path, size: int | None) -> tuple[npt.NDArray[np.uint8], Array]:
+    files = [
+        (file, folder.name)
+        for folder in sorted(path.iterdir())
+        if folder.is_dir() and not folder.name.startswith(".")
+        for file in sorted(folder.iterdir())
+        if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".")
+    ]
+    if not files:
+        raise DataError(f"no images in the subfolders of {str(path)!r}, one for each class")
+    images = [_read_image(file, size) for file, _ in files]
+    sizes = {image.shape[:2] for image in images}
+    if len(sizes) > 1:
+        raise DataError(f"the images in {str(path)!r} are of {len(sizes)} sizes; give one size")
+    colour = any(image.ndim == 3 for image in images)
+    planes = [np.atleast_3d(image) for image in images]
+    stacked = np.stack(
+        [np.broadcast_to(p, (*p.shape[:2], 3)) for p in planes] if colour else planes
+    )
+    return np.ascontiguousarray(np.moveaxis(stacked, 3, 1)), np.array([name for _, name in files])
+
+
+def _same_channels(
+    a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    most = max(a.shape[1], b.shape[1])
+    first, second = (
+        x if x.shape[1] == most else np.ascontiguousarray(np.repeat(x, most, axis=1))
+        for x in (a, b)
+    )
+    return first, second
+
+
+def _read_image(file: Path, size: int | None) -> npt.NDArray[np.uint8]:
+    """(h, w) for grey images, (h, w, 3) for all others."""
+    import PIL.Image
+
+    try:
+        with PIL.Image.open(file) as image:
+            picture = image.convert("L" if image.mode in {"1", "L", "LA"} else "RGB")
+    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
+        raise DataError(f"{str(file)!r} is not a readable image: {error}") from error
+    side = min(picture.size)
+    left, top = (picture.width - side) // 2, (picture.height - side) // 2
+    picture = picture.crop((left, top, left + side, top + side))
+    if size is not None and size != side:
+        picture = picture.resize((size, size), PIL.Image.Resampling.BILINEAR)
+    return np.asarray(picture)
