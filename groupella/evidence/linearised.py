@@ -1,0 +1,136 @@
+"""The best precision of each group when its weights may follow.
+
+The fixed point δ = γ/‖w‖² takes the weights as given and only then lets them move: a path that is
+not needed dies over many rounds. In the quadratic approximation of its own block a group's
+weights can be followed exactly. With H = QΛQᵀ, the negative gradient r = −∇(−log p(D | w)) and
+b = Qᵀ(Hw + r), the MAP weights at precision δ are b/(λ + δ) in the eigenbasis, and the evidence as
+a function of δ alone is
+
+    E(δ) = ½ Σ_i [ b_i² / (λ_i + δ) − log(1 + λ_i/δ) ] + const,     E(∞) = const.
+
+The maximum over δ is found at once, also when it is at infinity (the path is not supported by the
+data) and when the path is dead now but the gradient asks for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ..curvature import KroneckerBlock
+from .prior import PriorGroup
+
+GRID_PER_DECADE = 3
+REFINEMENTS = 24
+
+
+def coordinates(block: KroneckerBlock, v: Tensor) -> Tensor:
+    """v in the eigenbasis of the block, flat, in the order of its eigenvalues; float64."""
+    (_, q_in), (_, q_out) = block.factor_eigenvectors
+    z = v.detach().double().reshape(-1)
+    if block.order is not None:
+        z = z[block.order]
+    z = z.reshape(block.blocks, q_out.shape[-1], q_in.shape[-1])
+    return (q_out.mT @ z @ q_in).reshape(-1)
+
+
+def eigenvalues_in_order(block: KroneckerBlock) -> Tensor:
+    """All eigenvalues, zeros included, in the order of `coordinates`."""
+    (lam, _), (mu, _) = block.factor_eigenvectors
+    values = block.scale * mu[:, :, None] * lam[:, None, :]
+    return values.expand(block.blocks, -1, -1).reshape(-1)
+
+
+def group_profile(
+    group: PriorGroup,
+    blocks: Mapping[str, KroneckerBlock],
+    network: nn.Module,
+    precision: float,
+    gradient: Mapping[str, Tensor] | None,
+    scale: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """(λ, b²) of a group, flat. Without a gradient of −log p(D | w), r = δw as at the MAP."""
+    parameters = dict(network.named_parameters())
+    values, squares = [], []
+    for name in group.parameters:
+        if name not in blocks:
+            continue
+        lam = scale * eigenvalues_in_order(blocks[name])
+        w = coordinates(blocks[name], parameters[name])
+        if gradient is None:
+            r = precision * w
+        else:
+            r = -scale * coordinates(blocks[name], gradient[name])
+        values.append(lam)
+        squares.append((lam * w + r).square())
+    empty = torch.zeros(0, dtype=torch.float64)
+    return torch.cat([empty, *values]), torch.cat([empty, *squares])
+
+
+def shrink_weights(
+    group: PriorGroup,
+    blocks: Mapping[str, KroneckerBlock],
+    network: nn.Module,
+    before: float,
+    after: float,
+    scale: float = 1.0,
+) -> None:
+    """Let weights follow a rise of their precision: w ← (H + δ′)⁻¹ (H + δ) w, in place.
+
+    A fall is left to training, since growing weights by a local quadratic is not safe.
+    """
+    if after <= before:
+        return
+    parameters = dict(network.named_parameters())
+    with torch.no_grad():
+        for name in group.parameters:
+            if name in blocks:
+                w = parameters[name].double()
+                solved = blocks[name].solve(w, after / scale) / scale
+                parameters[name].copy_(w - (after - before) * solved)
+
+
+def profile_evidence(values: Tensor, squares: Tensor, log_precision: float) -> float:
+    """E(δ) − E(∞)."""
+    delta = math.exp(log_precision)
+    return 0.5 * float((squares / (values + delta) - torch.log1p(values / delta)).sum())
+
+
+def best_log_precision(values: Tensor, squares: Tensor, bounds: tuple[float, float]) -> float:
+    """The maximiser of E within the bounds: a grid, then golden sections around its best point.
+
+    Directions that the data do not touch (λ = 0) have b = 0 up to rounding and are left out. When
+    nothing beats δ → ∞ the answer is the upper bound.
+    """
+    low, high = math.log(bounds[0]), math.log(bounds[1])
+    touched = values > 1e-12 * values.max() if values.numel() else values > 0
+    values, squares = values[touched], squares[touched]
+    if values.numel() == 0:
+        return high
+    count = max(3, math.ceil((high - low) / math.log(10) * GRID_PER_DECADE) + 1)
+    grid = torch.linspace(low, high, count, dtype=torch.float64).tolist()
+    scores = [profile_evidence(values, squares, x) for x in grid]
+    best = max(range(count), key=scores.__getitem__)
+    if scores[best] <= 0.0 or best == count - 1:
+        return high
+    return _golden(values, squares, grid[max(best - 1, 0)], grid[min(best + 1, count - 1)])
+
+
+def _golden(values: Tensor, squares: Tensor, left: float, right: float) -> float:
+    ratio = (math.sqrt(5) - 1) / 2
+    a, b = left, right
+    c, d = b - ratio * (b - a), a + ratio * (b - a)
+    fc, fd = (profile_evidence(values, squares, x) for x in (c, d))
+    for _ in range(REFINEMENTS):
+        if fc >= fd:
+            b, d, fd = d, c, fc
+            c = b - ratio * (b - a)
+            fc = profile_evidence(values, squares, c)
+        else:
+            a, c, fc = c, d, fd
+            d = a + ratio * (b - a)
+            fd = profile_evidence(values, squares, d)
+    return 0.5 * (a + b)

@@ -1,0 +1,277 @@
+"""Gaussian priors: one precision per path of a layer, learned as its logarithm.
+
+Every parameter of a network belongs to exactly one *prior group*, or is a hyperparameter. With
+w_g the parameters of group g and δ_g its precision, p(w) = Π_g N(w_g | 0, δ_g⁻¹ I).
+
+| group            | what it holds                                                         |
+| ---------------- | --------------------------------------------------------------------- |
+| `layers.3/p4`    | the weights of path p4 in the residual-pathway layer `layers.3`       |
+| `layers.3/bias`  | that layer's bias; `layers.3/p4/bias` for a bias inside a path        |
+| `head.0`         | the weight of an ordinary module, `head.0/bias` its bias              |
+
+A path's tensors share one precision: the two factors of a factored path trade scale freely, so a
+precision each is not identified. `per_tensor=True` gives every tensor its own, as the published
+code does. Lengthscales and anchor positions of sparse paths are hyperparameters, which the
+evidence reaches through the curvature; with `on="lengthscales"` they have a prior whose precision
+is learned, while the precision of the anchor values stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+Role = Literal["path", "weight", "bias", "lengthscale"]
+
+
+@runtime_checkable
+class PathwayLayer(Protocol):
+    """What this package needs of a residual-pathway layer."""
+
+    paths: nn.ModuleDict
+    subspaces: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class PriorGroup:
+    """Parameters that share a precision. `parameters` are qualified names in the network."""
+
+    name: str
+    parameters: tuple[str, ...]
+    size: int
+    role: Role
+    layer: str
+    path: str | None = None
+    initial: float = 1.0
+    learn: bool = True
+
+
+class Prior(nn.Module):
+    """Log-precisions of named groups, as one float64 parameter `log_precision` (groups,)."""
+
+    def __init__(
+        self,
+        groups: Sequence[PriorGroup],
+        hyperparameters: Sequence[str] = (),
+        bounds: tuple[float, float] = (1e-6, 1e12),
+    ) -> None:
+        super().__init__()
+        low, high = bounds
+        if not 0 < low < high < math.inf:
+            raise ValueError(f"bounds must be 0 < low < high < inf, got {bounds}")
+        if not groups:
+            raise ValueError("a prior needs at least one group of parameters")
+        _check_disjoint(groups)
+        self.groups = tuple(groups)
+        self.hyperparameters = tuple(hyperparameters)
+        self.bounds = (float(low), float(high))
+        initial = torch.tensor([g.initial for g in groups], dtype=torch.float64)
+        if not bool((initial > 0).all()):
+            bad = [g.name for g in groups if not g.initial > 0]
+            raise ValueError(f"initial precisions must be positive, not so for {', '.join(bad)}")
+        self.log_precision = nn.Parameter(initial.clamp(low, high).log())
+        self._index = {g.name: i for i, g in enumerate(self.groups)}
+
+    @classmethod
+    def from_network(
+        cls,
+        network: nn.Module,
+        *,
+        per_tensor: bool = False,
+        on: Literal["weights", "lengthscales"] = "weights",
+        precisions: Mapping[str, float] | float | None = None,
+        fixed: Sequence[str] = (),
+        bounds: tuple[float, float] = (1e-6, 1e12),
+    ) -> Prior:
+        """Group the parameters of `network`.
+
+        Initial precisions are those the layers ask for (`initial_precisions`, from their `init`)
+        or 1; a number as `precisions` sets all, a mapping sets groups by name. Groups named in
+        `fixed` are not learned.
+        """
+        if on not in ("weights", "lengthscales"):
+            raise ValueError(f"on must be 'weights' or 'lengthscales', got {on!r}")
+        groups, hyperparameters = _group(network, per_tensor, on == "lengthscales")
+        known = {g.name for g in groups}
+        chosen = precisions if isinstance(precisions, Mapping) else {}
+        for name in [*chosen, *fixed]:
+            if name not in known:
+                raise KeyError(
+                    f"no prior group {name!r} in this network; it has {', '.join(sorted(known))}"
+                )
+        if isinstance(precisions, int | float):
+            groups = [replace(g, initial=float(precisions)) for g in groups]
+        groups = [
+            replace(g, initial=chosen.get(g.name, g.initial), learn=g.learn and g.name not in fixed)
+            for g in groups
+        ]
+        return cls(groups, hyperparameters, bounds)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __iter__(self) -> Iterator[PriorGroup]:
+        return iter(self.groups)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._index
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(g.name for g in self.groups)
+
+    def index(self, name: str) -> int:
+        """Position of a group in `log_precision`."""
+        try:
+            return self._index[name]
+        except KeyError:
+            raise KeyError(f"no prior group {name!r}; there are {', '.join(self.names)}") from None
+
+    @property
+    def precisions(self) -> Tensor:
+        """δ, detached: (groups,) float64."""
+        return self.log_precision.detach().exp()
+
+    def precision(self, name: str) -> float:
+        return float(self.log_precision.detach()[self.index(name)].exp())
+
+    def set_precision(self, name: str, value: float) -> None:
+        """Set one precision, within the bounds."""
+        low, high = self.bounds
+        if not value > 0:
+            raise ValueError(f"a precision must be positive, got {value} for {name!r}")
+        with torch.no_grad():
+            self.log_precision[self.index(name)] = math.log(min(max(value, low), high))
+
+    @property
+    def learned(self) -> Tensor:
+        """Which groups are learned: (groups,) bool."""
+        return torch.tensor([g.learn for g in self.groups], device=self.log_precision.device)
+
+    def clamp_(self) -> None:
+        """Put log-precisions back within the bounds."""
+        low, high = self.bounds
+        with torch.no_grad():
+            self.log_precision.clamp_(math.log(low), math.log(high))
+
+    def precision_of_parameters(self) -> dict[str, float]:
+        """δ for each parameter name of the network that has a prior."""
+        values = self.precisions.tolist()
+        return {p: v for g, v in zip(self.groups, values, strict=True) for p in g.parameters}
+
+    def squared_norms(self, network: nn.Module) -> Tensor:
+        """‖w_g‖² for every group, in float64 and differentiable: (groups,)."""
+        parameters = dict(network.named_parameters())
+        sums = []
+        for group in self.groups:
+            squares = [parameters[p].double().square().sum() for p in group.parameters]
+            sums.append(torch.stack(squares).sum())
+        return torch.stack(sums).to(self.log_precision.device)
+
+    def penalty(self, network: nn.Module) -> Tensor:
+        """½ Σ_g δ_g ‖w_g‖², differentiable in the weights; precisions are constants here."""
+        return 0.5 * (self.precisions * self.squared_norms(network)).sum()
+
+    def extra_repr(self) -> str:
+        return f"{len(self)} groups, {len(self.hyperparameters)} hyperparameters"
+
+
+def _check_disjoint(groups: Sequence[PriorGroup]) -> None:
+    owner: dict[str, str] = {}
+    names: set[str] = set()
+    for group in groups:
+        if group.name in names:
+            raise ValueError(f"two prior groups are called {group.name!r}")
+        names.add(group.name)
+        for parameter in group.parameters:
+            if parameter in owner:
+                raise ValueError(
+                    f"parameter {parameter!r} is in the prior groups {owner[parameter]!r} "
+                    f"and {group.name!r}; it must be in one"
+                )
+            owner[parameter] = group.name
+
+
+def _group(
+    network: nn.Module, per_tensor: bool, on_lengthscales: bool
+) -> tuple[list[PriorGroup], list[str]]:
+    """Walk the parameters in the network's own order, each once."""
+    layers = {n: m for n, m in network.named_modules() if isinstance(m, PathwayLayer)}
+    modules = dict(network.named_modules())
+    collected: dict[str, dict[str, Any]] = {}
+    hyperparameters: list[str] = []
+    sparse_paths: set[tuple[str, str]] = set()
+    for name, parameter in network.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        layer, path = _owner(name, layers)
+        module, _, leaf = name.rpartition(".")
+        role = _role(modules[module], leaf, path)
+        if role == "lengthscale" and layer is not None and path is not None:
+            sparse_paths.add((layer, path))
+        if role == "position" or (role == "lengthscale" and not on_lengthscales):
+            hyperparameters.append(name)
+            continue
+        key = _name(name, layer, path, role, per_tensor)
+        entry = collected.setdefault(
+            key, {"role": role, "layer": layer or module, "path": path, "parameters": [], "size": 0}
+        )
+        entry["parameters"].append(name)
+        entry["size"] += parameter.numel()
+    groups = []
+    for key, entry in collected.items():
+        where = (entry["layer"], entry["path"])
+        wanted: Mapping[str, float] = getattr(
+            layers.get(entry["layer"]), "initial_precisions", None
+        ) or {}
+        initial = wanted.get(entry["path"], 1.0) if entry["role"] == "path" else 1.0
+        learn = not (on_lengthscales and where in sparse_paths and entry["role"] == "path")
+        entry["parameters"] = tuple(entry["parameters"])
+        groups.append(PriorGroup(name=key, initial=float(initial), learn=learn, **entry))
+    return groups, hyperparameters
+
+
+def _owner(name: str, layers: Mapping[str, nn.Module]) -> tuple[str | None, str | None]:
+    """The residual-pathway layer and path that hold a parameter (None, None outside them)."""
+    for layer in sorted(layers, key=len, reverse=True):
+        prefix = layer + "." if layer else ""
+        if name.startswith(prefix):
+            rest = name[len(prefix) :].split(".")
+            return layer, rest[1] if rest[0] == "paths" and len(rest) > 2 else None
+    return None, None
+
+
+def _role(module: nn.Module, leaf: str, path: str | None) -> str:
+    """A module may say what its parameters are (`hyperparameters`); else their names do."""
+    special: Mapping[str, str] = getattr(module, "hyperparameters", None) or {}
+    if leaf in special:
+        return special[leaf]
+    if "omega" in leaf:
+        return "lengthscale"
+    if "anchors" in leaf:
+        return "position"
+    if leaf.startswith("bias"):
+        return "bias"
+    return "weight" if path is None else "path"
+
+
+def _name(name: str, layer: str | None, path: str | None, role: str, per_tensor: bool) -> str:
+    module, _, leaf = name.rpartition(".")
+    if layer is None:
+        base = module or leaf
+        plain = leaf == "weight" or not module
+        return base if plain else f"{base}/{leaf}"
+    stem = f"{layer}/{path}" if path is not None else layer
+    inside = name[len(f"{layer}.paths.{path}.") if layer else len(f"paths.{path}.") :]
+    if role == "path":
+        return f"{stem}/{inside}" if per_tensor else stem
+    if path is None:
+        return f"{stem}/{leaf}"
+    if per_tensor:
+        return f"{stem}/{inside}"
+    return f"{stem}/{'bias' if role == 'bias' else role}"

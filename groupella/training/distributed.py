@@ -1,0 +1,81 @@
+"""Data parallel training: every process holds the network, each takes its share of every batch.
+
+Process r of W takes items r, r+W, r+2W, … of each global batch. Gradients of *sums* over the
+share are added over processes and divided by the size of the whole batch, so unequal shares (the
+last batch of an epoch) weigh rightly and W processes compute what one would. Curvature factors
+and log likelihoods are sums too. The prior is added once, after the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together. `Processes()` is a run of its own."""
+
+    rank: int = 0
+    world: int = 1
+    group: dist.ProcessGroup | None = None
+
+    @classmethod
+    def current(cls) -> Processes:
+        """What torch.distributed says: `torchrun` with an initialised process group, or one."""
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            return cls(dist.get_rank(), dist.get_world_size(), dist.group.WORLD)
+        return cls()
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def share(self, indices: Tensor) -> Tensor:
+        """This process's part of a global batch."""
+        return indices[self.rank :: self.world]
+
+    def add(self, tensors: Iterable[Tensor]) -> None:
+        """Replace each tensor by its sum over processes, in one message per dtype."""
+        if self.world == 1:
+            return
+        by_dtype: dict[torch.dtype, list[Tensor]] = {}
+        for tensor in tensors:
+            by_dtype.setdefault(tensor.dtype, []).append(tensor)
+        for members in by_dtype.values():
+            flat = torch.cat([t.detach().reshape(-1) for t in members])
+            dist.all_reduce(flat, group=self.group)
+            parts = flat.split([t.numel() for t in members])
+            for tensor, part in zip(members, parts, strict=True):
+                tensor.detach().copy_(part.view_as(tensor))
+
+    def total(self, value: float, device: torch.device | str = "cpu") -> float:
+        """The sum of a number over processes."""
+        if self.world == 1:
+            return value
+        tensor = torch.tensor([value], dtype=torch.float64, device=self._device(device))
+        dist.all_reduce(tensor, group=self.group)
+        return float(tensor.item())
+
+    def any(self, flag: bool, device: torch.device | str = "cpu") -> bool:
+        """Whether the flag is set in any process."""
+        return self.total(float(flag), device) > 0
+
+    def broadcast(self, module: nn.Module) -> None:
+        """Give every process the parameters and buffers of process 0."""
+        if self.world == 1:
+            return
+        for tensor in [*module.parameters(), *module.buffers()]:
+            dist.broadcast(tensor.detach(), src=0, group=self.group)
+
+    def barrier(self) -> None:
+        if self.world > 1:
+            dist.barrier(group=self.group)
+
+    def _device(self, device: torch.device | str) -> torch.device | str:
+        # nccl moves CUDA tensors only; gloo works on either.
+        return device if dist.get_backend(self.group) == "nccl" else "cpu"

@@ -1,0 +1,50 @@
+"""SIGINT and SIGTERM as a flag that the training loop looks at between steps.
+
+The loop finishes its step, saves, and only then stops, so an interruption never leaves a
+half-written state. A second signal acts as it did before (Ctrl-C twice stops at once).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+
+class Interruption:
+    """Context manager; `.signal` is the signal received inside it, or None."""
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        # Python delivers signals to the main thread only; elsewhere there is nothing to install.
+        if threading.current_thread() is threading.main_thread():
+            for number in self.SIGNALS:
+                self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def __bool__(self) -> bool:
+        return self.signal is not None
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._previous.items():
+            # None: the handler was not installed from Python and cannot be put back from it.
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self._previous = {}

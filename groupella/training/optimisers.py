@@ -1,0 +1,58 @@
+"""Learning rates as functions of the step, and optimiser states as plain tensors.
+
+A schedule here is a pure function of the step counter, so there is no scheduler state to save:
+cosine from the initial rate η to 0 over T steps is η_t = ½ η (1 + cos(π t / T)).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+Schedule = Literal["cosine", "constant"]
+
+
+def learning_rate(schedule: Schedule, initial: float, step: int, total: int) -> float:
+    """The learning rate at `step` of `total` (0-based)."""
+    if schedule == "constant" or total <= 0:
+        return initial
+    return 0.5 * initial * (1.0 + math.cos(math.pi * min(step, total) / total))
+
+
+def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def optimiser_state(optimiser: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Split an optimiser's state into named tensors and JSON."""
+    state = optimiser.state_dict()
+    tensors: dict[str, Tensor] = {}
+    scalars: dict[str, Any] = {}
+    for index, values in state["state"].items():
+        for key, value in values.items():
+            if isinstance(value, Tensor):
+                tensors[f"{index}.{key}"] = value
+            else:
+                scalars[f"{index}.{key}"] = value
+    groups = json.loads(json.dumps(state["param_groups"]))
+    return tensors, {"scalars": scalars, "groups": groups}
+
+
+def load_optimiser_state(
+    optimiser: Optimizer, tensors: Mapping[str, Tensor], state: Mapping[str, Any]
+) -> None:
+    """Put back what `optimiser_state` returned."""
+    values: dict[int, dict[str, Any]] = {}
+    for name, value in [*tensors.items(), *state["scalars"].items()]:
+        index, key = name.split(".", 1)
+        values.setdefault(int(index), {})[key] = value
+    groups = [
+        {k: tuple(v) if k == "betas" else v for k, v in group.items()} for group in state["groups"]
+    ]
+    optimiser.load_state_dict({"state": values, "param_groups": groups})
