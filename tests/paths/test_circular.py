@@ -110,7 +110,8 @@ def test_autocast_and_compilation_are_consistent() -> None:
         y = circular_conv(x, weight)
     assert y.dtype == torch.bfloat16
     y.float().sum().backward()
-    assert weight.grad is not None and weight.grad.dtype == torch.float32
+    assert weight.grad is not None
+    assert weight.grad.dtype == torch.float32
     exported = torch.export.export(_Module(), (x, weight.detach()))
     torch.testing.assert_close(
         exported.module()(x, weight.detach()), circular_conv(x, weight.detach())

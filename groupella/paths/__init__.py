@@ -1,0 +1,15 @@
+"""Paths: the summands of a layer, each a linear map between two feature spaces.
+
+A path knows what it is equivariant to (`symmetry`) and of which shared linear maps it consists
+(`shared_maps`); it never computes curvature.
+"""
+
+from ._protocol import Path as Path
+from .conv import Conv as Conv
+from .dense_basis import DenseBasis as DenseBasis
+from .factored_fc import FactoredFC as FactoredFC
+from .fully_connected import FullyConnected as FullyConnected
+from .group_conv import GroupConv as GroupConv
+from .separable import SeparableGroupConv as SeparableGroupConv
+from .sparse_conv import SparseConv as SparseConv
+from .sparse_fc import SparseFC as SparseFC
