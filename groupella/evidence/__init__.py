@@ -1,12 +1,17 @@
 """Evidence: prior precisions, the Laplace marginal likelihood, and what it selects."""
 
-from .evidence import Evidence as Evidence
-from .fit_of_data import DataFit as DataFit
-from .fit_of_data import data_fit as data_fit
-from .prior import Prior as Prior
-from .prior import PriorGroup as PriorGroup
-from .report import EvidenceReport as EvidenceReport
-from .report import GroupTerm as GroupTerm
-from .spectrum import JitterWarning as JitterWarning
-from .spectrum import NonFiniteError as NonFiniteError
-from .spectrum import Spectrum as Spectrum
+from ._evidence import Evidence as Evidence
+from ._fit_of_data import DataFit as DataFit
+from ._fit_of_data import data_fit as data_fit
+from ._prior import Prior as Prior
+from ._prior import PriorGroup as PriorGroup
+from ._removal import measured_removal as measured_removal
+from ._report import EvidenceReport as EvidenceReport
+from ._report import GroupTerm as GroupTerm
+from ._selection import LayerSelection as LayerSelection
+from ._selection import PathSelection as PathSelection
+from ._selection import Selection as Selection
+from ._selection import selection as selection
+from ._spectrum import JitterWarning as JitterWarning
+from ._spectrum import NonFiniteError as NonFiniteError
+from ._spectrum import Spectrum as Spectrum

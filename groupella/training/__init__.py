@@ -1,6 +1,6 @@
 """Training: MAP weights and learned precisions, checkpoints, several processes."""
 
-from .checkpoint import Checkpoint as Checkpoint
-from .checkpoint import CheckpointError as CheckpointError
-from .checkpoint import load_checkpoint as load_checkpoint
-from .checkpoint import save_checkpoint as save_checkpoint
+from ._checkpoint import Checkpoint as Checkpoint
+from ._checkpoint import CheckpointError as CheckpointError
+from ._checkpoint import load_checkpoint as load_checkpoint
+from ._checkpoint import save_checkpoint as save_checkpoint

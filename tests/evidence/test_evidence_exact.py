@@ -51,9 +51,7 @@ def set_to_map(model: nn.Linear, x: Tensor, y: Tensor, delta: float, noise: floa
 
 
 def evidence_of(model: nn.Linear, x: Tensor, y: Tensor, delta: float, noise: float) -> Evidence:
-    evidence = Evidence(
-        model, gaussian(noise), Prior.from_network(model, precisions=delta)
-    )
+    evidence = Evidence(model, gaussian(noise), Prior.from_network(model, precisions=delta))
     evidence.collect((x, y))
     return evidence
 
@@ -114,9 +112,7 @@ def test_noise_gradient_equals_a_new_collection_at_another_noise() -> None:
     slope = evidence_of(model, x, y, 1.0, 0.4).noise_gradient()
     step = 1e-5
     ahead, behind = (
-        float(
-            evidence_of(model, x, y, 1.0, 0.4 * math.exp(h)).log_marginal_likelihood().detach()
-        )
+        float(evidence_of(model, x, y, 1.0, 0.4 * math.exp(h)).log_marginal_likelihood().detach())
         for h in (step, -step)
     )
     assert slope == pytest.approx((ahead - behind) / (2 * step), rel=1e-6)
@@ -189,9 +185,7 @@ def test_removal_equals_the_change_of_the_exact_evidence() -> None:
     model = Two()
     set_to_map(model.a, x[:, :2], y, 1.5, 0.3)
     set_to_map(model.b, x[:, 2:], y, 1.5, 0.3)
-    evidence = Evidence(
-        model, gaussian(0.3), Prior.from_network(model, precisions=1.5)
-    )
+    evidence = Evidence(model, gaussian(0.3), Prior.from_network(model, precisions=1.5))
     evidence.collect((x, y))
     full = exact_log_evidence(x, y, 1.5, 0.3)
     assert float(evidence.log_marginal_likelihood().detach()) == pytest.approx(full, abs=1e-8)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from groupella.training import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
-from groupella.training import checkpoint as module
+from groupella.training import _checkpoint as module
 
 
 def example(value: float = 1.0) -> Checkpoint:

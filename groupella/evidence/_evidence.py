@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..curvature import Curvature, KroneckerBlock, curvature
-from ..likelihoods import Gaussian, Likelihood
-from .fit_of_data import Batches, DataFit, data_fit
-from .linearised import best_log_precision, group_profile, shrink_weights
-from .prior import Prior
-from .report import EvidenceReport, GroupTerm
-from .spectrum import Spectrum
+from groupella.curvature import Curvature, KroneckerBlock, curvature
+from groupella.likelihoods import Gaussian, Likelihood
+
+from ._fit_of_data import Batches, DataFit, data_fit
+from ._linearised import best_log_precision, group_profile, shrink_weights
+from ._prior import Prior
+from ._report import EvidenceReport, GroupTerm
+from ._spectrum import Spectrum
 
 Method = Literal["adam", "fixed_point", "linearised"]
 
@@ -70,7 +71,7 @@ class Evidence:
         *,
         subset: int | None = None,
         gradient: bool = False,
-        **options: object,
+        **options: Any,
     ) -> None:
         """Pass over `data`: curvature on `subset` of them (all by default), fit on all.
 
@@ -84,7 +85,7 @@ class Evidence:
             data,
             subset=subset,
             ignore=self.uncovered,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         fit = data_fit(self.network, self.likelihood, data, gradient=gradient)
         self.observe(blocks, fit)
@@ -144,6 +145,7 @@ class Evidence:
         (`curvature(..., differentiable=True)`) and a log likelihood that does, differentiable in
         the parameters of that graph too.
         """
+        fitted: Tensor | float
         if blocks is None:
             spectrum, fitted = self.spectrum, self.fit.log_likelihood(self.likelihood)
         else:
@@ -181,9 +183,9 @@ class Evidence:
     def step(self, method: Method = "fixed_point", steps: int = 1, lr: float = 0.1) -> None:
         """Raise the evidence in precisions (and noise) from the cache, without touching the data.
 
-        "fixed_point" is MacKay's δ ← γ/‖w‖², repeated `steps` times; "adam" makes `steps` of Adam on
-        log δ with rate `lr`; "linearised" takes the best δ with the weights following, and shrinks
-        the weights of groups whose precision rose accordingly.
+        "fixed_point" is MacKay's δ ← γ/‖w‖², repeated `steps` times; "adam" makes `steps` of Adam
+        on log δ with rate `lr`; "linearised" takes the best δ with the weights following, and
+        shrinks the weights of groups whose precision rose accordingly.
         """
         if method == "fixed_point":
             self._fixed_point(steps)
@@ -204,7 +206,7 @@ class Evidence:
         lr: float = 0.1,
         *,
         subset: int | None = None,
-        **options: object,
+        **options: Any,
     ) -> float:
         """`collect`, then `step`; returns the log evidence afterwards."""
         self.collect(data, subset=subset, gradient=method == "linearised", **options)
@@ -215,7 +217,7 @@ class Evidence:
         self,
         data: tuple[Tensor, Tensor] | Batches,
         names: Sequence[str] | None = None,
-        **options: object,
+        **options: Any,
     ) -> dict[str, Tensor]:
         """∂ log p(D) / ∂ of parameters inside the network, through fit and factors.
 
@@ -232,7 +234,7 @@ class Evidence:
             data,
             differentiable=chosen,
             ignore=[n for n in self.uncovered if n not in chosen],
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         fitted = data_fit(self.network, self.likelihood, data, differentiable=True).value
         value = self.log_marginal_likelihood(blocks, fitted)
@@ -258,7 +260,8 @@ class Evidence:
         for parameter in group.parameters:
             if parameter in self.blocks:
                 w = parameters[parameter].detach().double()
-                quadratic = quadratic + self.noise_scale * (w * self.blocks[parameter].matvec(w)).sum()
+                product = (w * self.blocks[parameter].matvec(w)).sum()
+                quadratic = quadratic + self.noise_scale * product
         volume = self.spectrum.log_volumes(self.prior.log_precision.detach())[index]
         return float(-volume - 0.5 * quadratic)
 
@@ -269,9 +272,7 @@ class Evidence:
             norms = self.squared_norms
             volumes = self.spectrum.log_volumes(log_precision)
             gammas = self.effective_parameters()
-            values = zip(
-                self.prior, log_precision.exp(), norms, volumes, gammas, strict=True
-            )
+            values = zip(self.prior, log_precision.exp(), norms, volumes, gammas, strict=True)
             terms = tuple(
                 GroupTerm(
                     name=group.name,
@@ -285,7 +286,9 @@ class Evidence:
                 for group, delta, norm, volume, gamma in values
             )
         fitted = self.fit.log_likelihood(self.likelihood)
-        noise = float(self.likelihood.noise.detach()) if isinstance(self.likelihood, Gaussian) else None
+        noise = None
+        if isinstance(self.likelihood, Gaussian):
+            noise = float(self.likelihood.noise.detach())
         return EvidenceReport(self.fit.n_data, fitted, terms, noise)
 
     def _fixed_point(self, steps: int) -> None:

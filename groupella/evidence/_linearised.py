@@ -20,8 +20,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..curvature import KroneckerBlock
-from .prior import PriorGroup
+from groupella.curvature import KroneckerBlock
+
+from ._prior import PriorGroup
 
 GRID_PER_DECADE = 3
 REFINEMENTS = 24

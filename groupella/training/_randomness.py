@@ -2,8 +2,8 @@
 
 Orders and subsets are functions: the order of the data in epoch e is a permutation seeded by
 (seed, "order", e), so a run resumed in the middle of an epoch needs no stored order. Whatever else
-draws random numbers (dropout, a data set's own augmentation) uses the global generators, whose
-states are saved with a checkpoint.
+draws random numbers (dropout, a data set's own augmentation) uses the global generators, numpy's
+old one among them, whose states are saved with a checkpoint.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def global_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
     if torch.cuda.is_available():
         for index, state in enumerate(torch.cuda.get_rng_state_all()):
             tensors[f"cuda.{index}"] = state
-    kind, keys, position, has_gauss, cached = np.random.get_state()
+    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
     tensors["numpy"] = torch.from_numpy(np.asarray(keys).astype(np.int64))
     version, words, gauss = random.getstate()
-    state = {
+    other = {
         "numpy": [kind, position, has_gauss, cached],
         "python": [version, list(words), gauss],
     }
-    return tensors, state
+    return tensors, other
 
 
 def set_global_states(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
@@ -67,7 +67,7 @@ def set_global_states(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -
         torch.cuda.set_rng_state_all(cuda)
     kind, position, has_gauss, cached = state["numpy"]
     keys = tensors["numpy"].cpu().numpy().astype(np.uint32)
-    np.random.set_state((kind, keys, position, has_gauss, cached))
+    np.random.set_state((kind, keys, position, has_gauss, cached))  # noqa: NPY002
     version, words, gauss = state["python"]
     random.setstate((version, tuple(words), gauss))
 
@@ -78,7 +78,7 @@ def seeded(seed: int) -> Iterator[None]:
     before = global_states()
     start = derived_seed(seed, "global")
     torch.manual_seed(start)
-    np.random.seed(start % 2**32)
+    np.random.seed(start % 2**32)  # noqa: NPY002
     random.seed(start)
     try:
         yield

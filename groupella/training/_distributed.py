@@ -49,7 +49,7 @@ class Processes:
         for members in by_dtype.values():
             flat = torch.cat([t.detach().reshape(-1) for t in members])
             dist.all_reduce(flat, group=self.group)
-            parts = flat.split([t.numel() for t in members])
+            parts = torch.split(flat, [t.numel() for t in members])
             for tensor, part in zip(members, parts, strict=True):
                 tensor.detach().copy_(part.view_as(tensor))
 

@@ -21,9 +21,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..curvature import KroneckerBlock
-from .prior import Prior
+from groupella.curvature import KroneckerBlock
 
+from ._prior import Prior
+
+# torch.linalg.LinAlgError is not declared in torch's type hints.
+LinAlgError: type[RuntimeError] = getattr(torch.linalg, "LinAlgError")  # noqa: B009
 JITTER = 1e-6
 
 
@@ -51,9 +54,7 @@ class Spectrum:
         differentiable: bool = False,
     ) -> Spectrum:
         """Gather eigenvalues by prior group. Every parameter but `constants` needs a block."""
-        missing = [
-            p for g in prior for p in g.parameters if p not in blocks and p not in constants
-        ]
+        missing = [p for g in prior for p in g.parameters if p not in blocks and p not in constants]
         if missing:
             raise KeyError(
                 f"no curvature block for {', '.join(missing)}: "
@@ -103,7 +104,7 @@ def block_eigenvalues(name: str, block: KroneckerBlock) -> Tensor:
         if bool(torch.isfinite(values).all()):
             return values
         reason = "gave values that are NaN or infinite"
-    except torch.linalg.LinAlgError as error:
+    except LinAlgError as error:
         reason = f"failed ({error})"
     warnings.warn(
         f"the eigen-decomposition of the curvature of {name} {reason}; repeated with a jitter of "
@@ -113,7 +114,7 @@ def block_eigenvalues(name: str, block: KroneckerBlock) -> Tensor:
     )
     try:
         values = jittered(block).eigenvalues()
-    except torch.linalg.LinAlgError as error:
+    except LinAlgError as error:
         raise NonFiniteError(
             f"the eigen-decomposition of the curvature of {name} failed, with jitter too: {error}"
         ) from error

@@ -19,7 +19,7 @@ is learned, while the precision of the anchor values stays as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -226,9 +226,9 @@ def _group(
     groups = []
     for key, entry in collected.items():
         where = (entry["layer"], entry["path"])
-        wanted: Mapping[str, float] = getattr(
-            layers.get(entry["layer"]), "initial_precisions", None
-        ) or {}
+        wanted: Mapping[str, float] = (
+            getattr(layers.get(entry["layer"]), "initial_precisions", None) or {}
+        )
         initial = wanted.get(entry["path"], 1.0) if entry["role"] == "path" else 1.0
         learn = not (on_lengthscales and where in sparse_paths and entry["role"] == "path")
         entry["parameters"] = tuple(entry["parameters"])
@@ -236,7 +236,7 @@ def _group(
     return groups, hyperparameters
 
 
-def _owner(name: str, layers: Mapping[str, nn.Module]) -> tuple[str | None, str | None]:
+def _owner(name: str, layers: Iterable[str]) -> tuple[str | None, str | None]:
     """The residual-pathway layer and path that hold a parameter (None, None outside them)."""
     for layer in sorted(layers, key=len, reverse=True):
         prefix = layer + "." if layer else ""
@@ -248,12 +248,12 @@ def _owner(name: str, layers: Mapping[str, nn.Module]) -> tuple[str | None, str 
 
 def _role(module: nn.Module, leaf: str, path: str | None) -> str:
     """A module may say what its parameters are (`hyperparameters`); else their names do."""
-    special: Mapping[str, str] = getattr(module, "hyperparameters", None) or {}
-    if leaf in special:
+    special: Mapping[str, str] | Sequence[str] = getattr(module, "hyperparameters", None) or ()
+    if isinstance(special, Mapping) and leaf in special:
         return special[leaf]
     if "omega" in leaf:
         return "lengthscale"
-    if "anchors" in leaf:
+    if leaf in special:
         return "position"
     if leaf.startswith("bias"):
         return "bias"

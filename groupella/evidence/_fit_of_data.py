@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..likelihoods import Gaussian, Likelihood
+from groupella.likelihoods import Gaussian, Likelihood
 
 Batches = Iterable[Any]
 

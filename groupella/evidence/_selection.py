@@ -1,0 +1,303 @@
+"""What the evidence selected: for each layer, how much every path is used and what it obeys.
+
+For a path with precision δ, weights w, P parameters and the eigenvalues λ of its curvature,
+
+| number    | meaning                                                                         |
+| --------- | ------------------------------------------------------------------------------- |
+| γ         | Σ λ/(λ + δ), its effective number of parameters                                 |
+| γ/P       | normalised: between 0 (not used) and 1 (fully determined by the data)           |
+| relative  | γ/P over the sum of γ/P in the layer                                            |
+| removal   | change of log evidence when the path is removed; positive: better without it    |
+
+A path is alive when its relative γ is at least `threshold`, or, by `rule="evidence"`, when removing
+it costs at least `nats`. The verdict on a layer is that of `_verdict.py`; its clearness is the
+distance, in decades of relative γ (or in nats), of the nearest path that could change it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor, nn
+
+from ._evidence import Evidence
+from ._fit_of_data import Batches
+from ._prior import PathwayLayer, Prior, PriorGroup
+from ._removal import measured_removal
+from ._verdict import clearness, decades_from, verdict, verdict_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+Rule = Literal["gamma", "evidence"]
+FORMAT = "groupella-selection"
+
+
+@dataclass(frozen=True)
+class PathSelection:
+    """One path of one layer."""
+
+    path: str
+    precision: float
+    squared_norm: float
+    parameters: int
+    effective_parameters: float
+    relative: float
+    removal: float
+    alive: bool
+    members: tuple[str, ...]
+
+    @property
+    def normalised(self) -> float:
+        return self.effective_parameters / self.parameters
+
+
+@dataclass(frozen=True)
+class LayerSelection:
+    """One layer: its paths, the members it obeys, and how clear that is."""
+
+    layer: str
+    paths: tuple[PathSelection, ...]
+    obeys: tuple[str, ...]
+    clearness: float
+    alternative: tuple[str, ...] | None
+
+    @property
+    def verdict(self) -> str:
+        """The symmetry the layer obeys: a name, "p4 and flips", or "none"."""
+        return verdict_text(self.obeys)
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        return tuple(p.path for p in self.paths if p.alive)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The answer for a whole network. Prints as a table, saves as JSON, draws as a figure."""
+
+    layers: tuple[LayerSelection, ...]
+    log_evidence: float
+    n_data: int
+    rule: Rule
+    threshold: float
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Layer name → what it obeys."""
+        return {s.layer: s.verdict for s in self.layers}
+
+    @property
+    def kept(self) -> dict[str, tuple[str, ...]]:
+        """Layer name → names of its live paths."""
+        return {s.layer: s.live for s in self.layers}
+
+    def __getitem__(self, layer: str) -> LayerSelection:
+        for found in self.layers:
+            if found.layer == layer:
+                return found
+        raise KeyError(f"no layer {layer!r}; there are {', '.join(self.verdicts)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and names for JSON."""
+        return {
+            "format": FORMAT,
+            "version": 1,
+            "rule": self.rule,
+            "threshold": self.threshold,
+            "log_evidence": self.log_evidence,
+            "n_data": self.n_data,
+            "layers": [
+                {
+                    "layer": s.layer,
+                    "verdict": s.verdict,
+                    "obeys": list(s.obeys),
+                    "clearness": s.clearness if math.isfinite(s.clearness) else None,
+                    "alternative": None if s.alternative is None else list(s.alternative),
+                    "paths": [{**asdict(p), "normalised": p.normalised} for p in s.paths],
+                }
+                for s in self.layers
+            ],
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write as JSON, atomically."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Selection:
+        """Read what `save` wrote."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is truncated or is not JSON: {error}") from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ValueError(f"{path} is not a selection: it lacks format={FORMAT!r}")
+        return cls(
+            layers=tuple(_layer_from(entry) for entry in content["layers"]),
+            log_evidence=content["log_evidence"],
+            n_data=content["n_data"],
+            rule=content["rule"],
+            threshold=content["threshold"],
+        )
+
+    def table(self) -> Table:
+        """A rich table, one row a path."""
+        from ._selection_view import table
+
+        return table(self)
+
+    def figure(self) -> Figure:
+        """Layers × paths, shaded by relative γ, with the verdicts beside them."""
+        from ._selection_view import figure
+
+        return figure(self)
+
+    def __rich__(self) -> Table:
+        return self.table()
+
+    def __str__(self) -> str:
+        from ._selection_view import text
+
+        return text(self)
+
+
+def selection(
+    network: nn.Module,
+    evidence: Evidence,
+    data: tuple[Tensor, Tensor] | Batches | None = None,
+    *,
+    rule: Rule = "gamma",
+    threshold: float = 0.01,
+    nats: float = 0.0,
+    subset: int | None = None,
+) -> Selection:
+    """What `evidence` says of each residual-pathway layer of `network`.
+
+    The evidence must have seen curvature of the present weights (`collect`, `update` or `fit`).
+    `removal` is the closed form within a path's own block; with `data` each path is really taken
+    out instead: fit and curvature are measured without it, and the precisions of the rest are
+    optimised anew.
+    """
+    if rule not in ("gamma", "evidence"):
+        raise ValueError(f"rule must be 'gamma' or 'evidence', got {rule!r}")
+    if not 0 < threshold < 1:
+        raise ValueError(f"threshold is a share of the layer, between 0 and 1; got {threshold}")
+    if evidence.network is not network:
+        raise ValueError("the evidence belongs to another network")
+    layers = {n: m for n, m in network.named_modules() if isinstance(m, PathwayLayer)}
+    if not layers:
+        raise ValueError("the network has no residual-pathway layers, so nothing to select")
+    chosen = tuple(
+        _select(name, module, evidence, data, rule, threshold, nats, subset)
+        for name, module in layers.items()
+    )
+    return Selection(
+        layers=chosen,
+        log_evidence=float(evidence.log_marginal_likelihood().detach()),
+        n_data=evidence.fit.n_data,
+        rule=rule,
+        threshold=threshold if rule == "gamma" else nats,
+    )
+
+
+def _select(
+    name: str,
+    module: PathwayLayer,
+    evidence: Evidence,
+    data: tuple[Tensor, Tensor] | Batches | None,
+    rule: Rule,
+    threshold: float,
+    nats: float,
+    subset: int | None,
+) -> LayerSelection:
+    subspaces: Mapping[str, tuple[str, ...]] = {p: module.subspaces[p] for p in module.paths}
+    groups = getattr(module, "groups", None)
+    members = {p: _groups_of(evidence.prior, name, p) for p in subspaces}
+    gammas = evidence.effective_parameters().tolist()
+    norms = evidence.squared_norms.tolist()
+    deltas = evidence.prior.precisions.tolist()
+    index = evidence.prior.index
+    normalised = {
+        p: sum(gammas[index(g.name)] for g in gs) / max(sum(g.size for g in gs), 1)
+        for p, gs in members.items()
+    }
+    total = sum(normalised.values())
+    relative = {p: v / total if total > 0 else 0.0 for p, v in normalised.items()}
+    changes = {p: _removal(evidence, gs, data, subset) for p, gs in members.items()}
+    if rule == "gamma":
+        live = {p for p, v in relative.items() if v >= threshold}
+        distances = {p: decades_from(threshold, v) for p, v in relative.items()}
+    else:
+        live = {p for p, v in changes.items() if -v >= nats and members[p]}
+        distances = {p: abs(-v - nats) for p, v in changes.items()}
+    clear, alternative = clearness(distances, live, subspaces, groups)
+    paths = tuple(
+        PathSelection(
+            path=p,
+            precision=_mean_precision(gs, [deltas[index(g.name)] for g in gs]),
+            squared_norm=sum(norms[index(g.name)] for g in gs),
+            parameters=sum(g.size for g in gs),
+            effective_parameters=sum(gammas[index(g.name)] for g in gs),
+            relative=relative[p],
+            removal=changes[p],
+            alive=p in live,
+            members=tuple(subspaces[p]),
+        )
+        for p, gs in members.items()
+    )
+    return LayerSelection(name, paths, verdict(live, subspaces, groups), clear, alternative)
+
+
+def _groups_of(prior: Prior, layer: str, path: str) -> list[PriorGroup]:
+    """The prior groups that decide on a path: its lengthscales where their prior is learned."""
+    mine = [g for g in prior if g.layer == layer and g.path == path and g.role != "bias"]
+    lengthscales = [g for g in mine if g.role == "lengthscale" and g.learn]
+    return lengthscales or [g for g in mine if g.role == "path"]
+
+
+def _removal(
+    evidence: Evidence,
+    groups: list[PriorGroup],
+    data: tuple[Tensor, Tensor] | Batches | None,
+    subset: int | None,
+) -> float:
+    if data is not None:
+        return measured_removal(evidence, [g.name for g in groups], data, subset=subset)
+    return sum(evidence.removal(g.name) for g in groups)
+
+
+def _mean_precision(groups: list[PriorGroup], precisions: list[float]) -> float:
+    """The precision of the mean variance; that of the group when there is one."""
+    variance = sum(g.size / d for g, d in zip(groups, precisions, strict=True))
+    return sum(g.size for g in groups) / variance if variance else math.inf
+
+
+def _layer_from(entry: Mapping[str, Any]) -> LayerSelection:
+    paths = tuple(
+        PathSelection(
+            **{k: v for k, v in p.items() if k not in ("normalised", "members")},
+            members=tuple(p["members"]),
+        )
+        for p in entry["paths"]
+    )
+    alternative = entry["alternative"]
+    return LayerSelection(
+        layer=entry["layer"],
+        paths=paths,
+        obeys=tuple(entry["obeys"]),
+        clearness=math.inf if entry["clearness"] is None else entry["clearness"],
+        alternative=None if alternative is None else tuple(alternative),
+    )
