@@ -1,6 +1,7 @@
 """What a symmetry is: lattices, groups, their elements and actions, representations, group sets."""
 
 from ._action import Action
+from ._bridges import from_e2cnn, from_escnn, to_e2cnn, to_escnn
 from ._catalogue import (
     c2,
     c4,
@@ -25,6 +26,7 @@ from ._catalogue import (
     trivial,
     z2,
 )
+from ._characters import character, hom_dimension
 from ._elements import Element, LatticeElement, SiteElement
 from ._fibre import Fibre
 from ._groupset import GroupSet
@@ -46,6 +48,7 @@ __all__ = [
     "Symmetry",
     "c2",
     "c4",
+    "character",
     "cm",
     "cmm",
     "cyclic",
@@ -53,6 +56,9 @@ __all__ = [
     "d4",
     "diagonal",
     "flips",
+    "from_e2cnn",
+    "from_escnn",
+    "hom_dimension",
     "inversion",
     "line_reflections",
     "mirror",
@@ -63,6 +69,8 @@ __all__ = [
     "p4m",
     "permutations",
     "pmm",
+    "to_e2cnn",
+    "to_escnn",
     "translations",
     "trivial",
     "z2",

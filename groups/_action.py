@@ -6,7 +6,6 @@ Index order is (fibre, *lattice), flattened: component f at site s is number f·
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse
@@ -24,8 +23,8 @@ IntArray = NDArray[np.intp]
 class Action:
     """fibre ⊗ sites.
 
-    ``sites``: site s moves to ``sites[s]``, or ``None`` where the site map is no permutation;
-    ``site_signs``: its signs where it is a signed one; ``matrix_on_sites``: any other orthogonal map.
+    ``permutation``: site s moves to ``permutation[s]``, and is multiplied by ``site_signs[s]``
+    (``None``: all +1). ``matrix_on_sites``: a site map that is no signed permutation.
     """
 
     fibre: FloatArray
@@ -35,6 +34,7 @@ class Action:
 
     @property
     def sites(self) -> IntArray | None:
+        """Site s moves to ``sites[s]``; ``None`` where the site map is no plain permutation."""
         return None if self.site_signs is not None else self.permutation
 
     @property
@@ -48,7 +48,7 @@ class Action:
     def size(self) -> int:
         return self.n_sites * len(self.fibre)
 
-    @cached_property
+    @property
     def site_matrix(self) -> FloatArray:
         """The P × P orthogonal matrix on the sites."""
         if self.matrix_on_sites is not None:
@@ -60,8 +60,8 @@ class Action:
         )
         return dense
 
-    @cached_property
-    def _signed(self) -> tuple[IntArray, FloatArray] | None:
+    def signed(self) -> tuple[IntArray, FloatArray] | None:
+        """(p, ε) with e_i ↦ ε_i e_p[i]; ``None`` when the action is no signed permutation."""
         fibre = signed_permutation(self.fibre)
         if fibre is None or self.permutation is None:
             return None
@@ -70,10 +70,6 @@ class Action:
         on_sites = np.ones(n) if self.site_signs is None else self.site_signs
         moved = (images[:, None] * n + self.permutation[None, :]).ravel()
         return moved, (signs[:, None] * on_sites[None, :]).ravel()
-
-    def signed(self) -> tuple[IntArray, FloatArray] | None:
-        """(p, ε) with e_i ↦ ε_i e_p[i]; ``None`` when the action is no signed permutation."""
-        return self._signed
 
     def matrix(self) -> scipy.sparse.csr_array:
         """The sparse (F·P) × (F·P) orthogonal matrix."""
@@ -85,7 +81,8 @@ class Action:
         if self.permutation is not None:
             n = self.n_sites
             values = np.ones(n) if self.site_signs is None else self.site_signs
-            on_sites = scipy.sparse.csr_array((values, (self.permutation, np.arange(n))), shape=(n, n))
+            entries = (values, (self.permutation, np.arange(n)))
+            on_sites = scipy.sparse.csr_array(entries, shape=(n, n))
         else:
             on_sites = scipy.sparse.csr_array(self.site_matrix)
         return scipy.sparse.csr_array(scipy.sparse.kron(self.fibre, on_sites))
@@ -94,7 +91,8 @@ class Action:
         """The character: (signed) fixed sites × trace of the fibre map."""
         if self.permutation is not None:
             fixed = self.permutation == np.arange(self.n_sites)
-            on_sites = float(fixed.sum() if self.site_signs is None else self.site_signs[fixed].sum())
+            signs = fixed if self.site_signs is None else self.site_signs[fixed]
+            on_sites = float(signs.sum())
         else:
             on_sites = float(np.trace(self.site_matrix))
         return on_sites * float(np.trace(self.fibre))

@@ -50,9 +50,7 @@ def flip_matrix(axis: int, dim: int) -> IntMatrix:
     """Reverse one array axis."""
     if not isinstance(axis, int) or not 0 <= axis < dim:
         raise ValueError(f"axis {axis!r} is not an axis of a {dim}-dimensional lattice")
-    return tuple(
-        tuple(-v if i == axis else v for v in row) for i, row in enumerate(identity(dim))
-    )
+    return tuple(tuple(-v if i == axis else v for v in row) for i, row in enumerate(identity(dim)))
 
 
 def _named(base: str, axis: int, dim: int, default: int) -> str:
@@ -164,14 +162,16 @@ INVERSION: IntMatrix = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 
 def octahedral(mirrors: bool = False) -> Symmetry:
     """Translations of voxels and the 24 rotations of the cube (48 with mirrors)."""
-    generators = (*OCTAHEDRAL, INVERSION) if mirrors else OCTAHEDRAL
-    return Symmetry.catalogue("octahedral(mirrors)" if mirrors else "octahedral", 3, True, generators)
+    if mirrors:
+        return Symmetry.catalogue("octahedral(mirrors)", 3, True, (*OCTAHEDRAL, INVERSION))
+    return Symmetry.catalogue("octahedral", 3, True, OCTAHEDRAL)
 
 
 def octahedral_point(mirrors: bool = False) -> Symmetry:
     """The 24 rotations of the cube about the array centre (48 with mirrors), no translations."""
-    generators = (*OCTAHEDRAL, INVERSION) if mirrors else OCTAHEDRAL
-    return Symmetry.catalogue("oh" if mirrors else "o", 3, False, generators)
+    if mirrors:
+        return Symmetry.catalogue("oh", 3, False, (*OCTAHEDRAL, INVERSION))
+    return Symmetry.catalogue("o", 3, False, OCTAHEDRAL)
 
 
 def inversion(translations: bool = False) -> Symmetry:
@@ -190,7 +190,7 @@ def permutations(n: int) -> Symmetry:
 def cyclic(n: int, fibre: object = None) -> Symmetry:
     """The cyclic shifts of a vector of n entries.
 
-    ``fibre``: a representation of escnn's ``cyclic_group(n)``, by which the shifts act on a fibre too.
+    ``fibre``: a representation of escnn's ``cyclic_group(n)``, by which the shifts act on a fibre.
     """
     _check_count("cyclic", n)
     step = np.roll(np.arange(n), -1)
@@ -206,8 +206,6 @@ def cyclic(n: int, fibre: object = None) -> Symmetry:
 def _check_count(name: str, n: int) -> None:
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
         raise ValueError(f"{name}(n) takes a positive number of points, got {n!r}")
-
-
 
 
 @lru_cache(maxsize=1)

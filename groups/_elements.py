@@ -1,9 +1,9 @@
 """Elements of a group.
 
 A :class:`LatticeElement` (M, t) moves the site s to M(s − c) + c + t on the torus, c the array
-centre, so (M, t)(M', t') = (MM', Mt' + t) on odd and even sizes alike. What it does to a fibre is the
-affair of the space: ρ(M). A :class:`SiteElement` is given by what it does: an orthogonal map of the
-sites (kept as a signed permutation where it is one) together with an orthogonal map of the fibre.
+centre, so (M, t)(M′, t′) = (MM′, Mt′ + t) on odd and even sizes alike. What it does to a fibre is
+the affair of the space: ρ(M). A :class:`SiteElement` is given by what it does: an orthogonal map of
+the sites (kept as a signed permutation where it is one) together with one of the fibre.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Element(Protocol):
 
     def inverse(self) -> Element: ...
 
+    def __hash__(self) -> int: ...
+
 
 @dataclass(frozen=True)
 class LatticeElement:
@@ -48,7 +50,7 @@ class LatticeElement:
 
     def __post_init__(self) -> None:
         if len(self.shift) != len(self.shape):
-            raise ValueError(f"a shift on the lattice {self.shape} has as many entries, got {self.shift}")
+            raise ValueError(f"the shift {self.shift} does not fit a lattice {self.shape}")
         shift = tuple(t % n for t, n in zip(self.shift, self.shape, strict=True))
         object.__setattr__(self, "shift", shift)
 
@@ -91,8 +93,8 @@ class LatticeElement:
             n % m for n, m in zip(self.shape, shape, strict=True)
         ):
             raise ValueError(
-                f"the element {self.name} of the torus {self.shape} does not act on the torus {shape}: "
-                "its sides must divide those of the element's"
+                f"{self.name} on the torus {self.shape} does not act on the torus {shape}: "
+                "the sides of the latter must divide those of the former"
             )
         shift = tuple(t % n for t, n in zip(self.shift, shape, strict=True))
         return site_permutation(self.point, shift, shape)
@@ -128,10 +130,10 @@ _PLANE: dict[IntMatrix, str] = {
 class SiteElement:
     """An orthogonal map of the sites with an orthogonal map of the fibre.
 
-    ``sites`` and ``signs`` hold a signed permutation (site s moves to ``sites[s]`` and is multiplied by
-    ``signs[s]``), ``matrix`` any other orthogonal map; one of the two is ``None``. Equality is exact for
-    signed permutations; other matrices count as equal when a few fixed random projections of them agree
-    to 1e-5.
+    ``sites`` and ``signs`` hold a signed permutation: site s moves to ``sites[s]``, multiplied by
+    ``signs[s]``. ``matrix`` holds any other orthogonal map. One of the two is ``None``. Equality
+    is exact for signed permutations; other matrices count as equal when four fixed random
+    projections of them agree to 1e-5.
     """
 
     __slots__ = ("_key", "_name", "fibre", "matrix", "signs", "sites")
@@ -158,7 +160,8 @@ class SiteElement:
             signs = np.ones(len(sites))
         fibre, fibre_key = _snap(fibre)
         if matrix is None:
-            assert sites is not None and signs is not None
+            assert sites is not None
+            assert signs is not None
             key: tuple[bytes | int, ...] = (
                 sites.astype(np.int64).tobytes(),
                 signs.astype(np.int8).tobytes(),
@@ -195,7 +198,8 @@ class SiteElement:
         """The P × P orthogonal matrix on the sites."""
         if self.matrix is not None:
             return self.matrix
-        assert self.sites is not None and self.signs is not None
+        assert self.sites is not None
+        assert self.signs is not None
         dense = np.zeros((len(self.sites),) * 2)
         dense[self.sites, np.arange(len(self.sites))] = self.signs
         return dense
@@ -208,7 +212,8 @@ class SiteElement:
         fibre = self.fibre @ other.fibre
         if self.sites is None or other.sites is None:
             return SiteElement(None, None, self.site_matrix @ other.site_matrix, fibre)
-        assert self.signs is not None and other.signs is not None
+        assert self.signs is not None
+        assert other.signs is not None
         return SiteElement(
             self.sites[other.sites], self.signs[other.sites] * other.signs, None, fibre
         )
@@ -274,9 +279,9 @@ def signed_permutation(matrix: FloatArray) -> tuple[IntArray, FloatArray] | None
 
 
 def fingerprint(matrix: FloatArray) -> bytes:
-    """Four fixed random projections of a matrix, rounded to 1e-5: equal for equal group elements."""
-    projections = _weights(matrix.size) @ matrix.ravel()
-    return np.rint(projections * 1e5).astype(np.int64).tobytes()
+    """Four fixed random projections of a matrix, rounded to 1e-5."""
+    projections: FloatArray = np.rint(_weights(matrix.size) @ matrix.ravel() * 1e5)
+    return projections.astype(np.int64).tobytes()
 
 
 @lru_cache(maxsize=16)

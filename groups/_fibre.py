@@ -1,39 +1,45 @@
 """The fibre: the orthogonal matrices ρ(M) by which a point group acts on one channel's components.
 
-They are evaluated once from an escnn ``Representation``; integer entries are made exact, and a
-representation that escnn computed numerically is polished to a homomorphism of working precision
-by ρ(g) ← mean_h ρ(gh) ρ(h)ᵀ, which converges quadratically.
+They are evaluated once, from an escnn ``Representation``. Integer entries are made exact, and what
+escnn computed numerically is polished to a homomorphism of working precision by
+ρ(g) ← mean_h ρ(gh) ρ(h)ᵀ, which converges quadratically.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ._elements import Element, LatticeElement, SiteElement, signed_permutation
+from ._escnn import load_group
 from ._matrices import IntMatrix, multiply
 from ._points import escnn_group
 from ._symmetry import Symmetry
 
-__all__ = ["Fibre", "make_fibre"]
+__all__ = ["Fibre", "fibre_of_matrices", "make_fibre"]
 
 FloatArray = NDArray[np.float64]
 
 
 class Fibre:
-    """A representation of the ambient point group, or (``point`` empty) of the generators' own."""
+    """A representation of the ambient point group, or the fibre that generators brought along.
 
-    __slots__ = ("_recipe", "_table", "matrices", "name", "permutes", "point", "size")
+    ``matrices[k]`` is ρ of ``point[k]``; both are empty for generators. Equal when these are equal.
+    """
+
+    __slots__ = ("_hash", "_recipe", "_table", "matrices", "name", "permutes", "point", "size")
 
     name: str
     size: int
     point: tuple[IntMatrix, ...]
     matrices: FloatArray
     permutes: bool
+    _recipe: tuple[Any, ...]
     _table: dict[IntMatrix, FloatArray]
-    _recipe: tuple[Any, ...] | None
+    _hash: int
 
     def __init__(
         self,
@@ -42,12 +48,19 @@ class Fibre:
         point: tuple[IntMatrix, ...],
         matrices: FloatArray,
         permutes: bool,
-        recipe: tuple[Any, ...] | None = None,
+        recipe: tuple[Any, ...] = (),
     ) -> None:
         matrices.flags.writeable = False
-        values = (name, size, point, matrices, permutes, dict(zip(point, matrices, strict=True)))
-        fields = ("name", "size", "point", "matrices", "permutes", "_table", "_recipe")
-        for field, value in zip(fields, (*values, recipe), strict=True):
+        for field, value in {
+            "name": name,
+            "size": size,
+            "point": point,
+            "matrices": matrices,
+            "permutes": permutes,
+            "_recipe": recipe,
+            "_table": dict(zip(point, matrices, strict=True)),
+            "_hash": hash((size, point, matrices.tobytes())),
+        }.items():
             object.__setattr__(self, field, value)
 
     def __setattr__(self, field: str, value: object) -> None:
@@ -59,36 +72,59 @@ class Fibre:
 
     def matrix(self, g: Element) -> FloatArray:
         """ρ(g), F × F."""
-        if isinstance(g, SiteElement):
-            if g.fibre.shape[0] == self.size:
-                return g.fibre
-            return np.eye(self.size)
         if isinstance(g, LatticeElement):
-            if not self.point:
+            if len(self.point) <= 1 and self.name != "generators":
                 return np.eye(self.size)
-            try:
-                return self._table[g.point]
-            except KeyError:
-                raise ValueError(f"the point group of the fibre {self.name} does not contain {g}") from None
-        raise TypeError(f"not a group element: {g!r}")
+            if g.point not in self._table:
+                raise ValueError(f"the point group of the fibre {self.name} does not contain {g}")
+            return self._table[g.point]
+        if not isinstance(g, SiteElement):
+            raise TypeError(f"not a group element: {g!r}")
+        if self.name == "trivial":
+            return np.ones((1, 1))
+        if self.point or g.fibre.shape[0] != self.size:
+            raise ValueError(f"{g} does not act on the fibre {self.name} of size {self.size}")
+        return g.fibre
 
     @property
     def representation(self) -> Any:
-        """The escnn ``Representation``."""
-        if self._recipe is None:
-            raise ValueError(f"the fibre {self.name} is given by generators, not by escnn")
-        group, _ = escnn_group(self.point)
-        return _representation(group, self._recipe)
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        return (self.size, self.point, self.matrices.tobytes())
+        """The escnn ``Representation``; ValueError for the fibre of generators."""
+        if not self._recipe:
+            raise ValueError(
+                f"the fibre {self.name} was given by generators: escnn does not know it"
+            )
+        group, table = escnn_group(self.point)
+        if self._recipe[0] == "trivial":
+            return group.trivial_representation
+        if self._recipe[0] == "regular":
+            return group.regular_representation
+        if self._recipe[0] == "matrices":
+            by_element = {table[m]: matrix for m, matrix in self._table.items()}
+            build = load_group().build_from_discrete_group_representation
+            pointwise = ["pointwise"] if self.permutes else []
+            return build(by_element, self.name, group, ["norm", *pointwise])
+        _, irreps, change_of_basis, nonlinearities = self._recipe
+        known = group.representations.get(self.name)
+        if known is not None and np.array_equal(known.change_of_basis, change_of_basis):
+            return known
+        return load_group().Representation(
+            group, self.name, irreps, change_of_basis, nonlinearities
+        )
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Fibre) and self.key == other.key)
+        if self is other:
+            return True
+        return (
+            isinstance(other, Fibre)
+            and self._hash == other._hash
+            and self.size == other.size
+            and self.point == other.point
+            and (bool(self.point) or self.name == other.name)
+            and np.array_equal(self.matrices, other.matrices)
+        )
 
     def __hash__(self) -> int:
-        return hash((self.size, len(self.point), self.name))
+        return self._hash
 
     def __repr__(self) -> str:
         return self.name
@@ -101,83 +137,90 @@ def make_fibre(ambient: Symmetry, fibre: object) -> Fibre:
     ``"irrep:<id>"``, or an escnn ``Representation`` of the ambient point group.
     """
     if isinstance(fibre, Fibre):
-        wrong = fibre.point != ambient.point and fibre.point
-        if wrong or (not ambient.is_catalogue and fibre.size not in (1, ambient.fibre_size)):
-            raise ValueError(f"the fibre {fibre.name} is not one of the point group of {ambient}")
-        return fibre
+        return _checked(ambient, fibre)
     if not ambient.is_catalogue:
         return _generator_fibre(ambient, fibre)
     point = ambient.point
-    if fibre == "trivial" or (len(point) <= 1 and fibre in (None, "regular")):
+    if isinstance(fibre, str) and fibre == "trivial":
         return Fibre("trivial", 1, point, np.ones((len(point), 1, 1)), True, ("trivial",))
-    if fibre in (None, "regular"):
-        return _regular(point)
+    if fibre is None or (isinstance(fibre, str) and fibre == "regular"):
+        return make_fibre(ambient, "trivial") if len(point) <= 1 else _regular(point)
     group, table = escnn_group(point)
-    if isinstance(fibre, str):
-        if not fibre.startswith("irrep:"):
-            raise ValueError(
-                f"unknown fibre {fibre!r}: 'trivial', 'regular', 'irrep:<id>' or an escnn Representation"
-            )
+    representation: Any = fibre
+    if isinstance(fibre, str) and fibre.startswith("irrep:"):
         representation = _irrep(group, fibre.removeprefix("irrep:"))
-    else:
-        representation = fibre
-        if not hasattr(fibre, "change_of_basis") or not callable(fibre):
-            raise ValueError(
-                f"a fibre is 'trivial', 'regular', 'irrep:<id>' or an escnn Representation, got {fibre!r}"
-            )
-        if getattr(fibre, "group", None) != group:
-            raise ValueError(
-                f"the fibre {getattr(fibre, 'name', fibre)} represents {getattr(fibre, 'group', None)}, "
-                f"but the point group of {ambient} is escnn's {group}"
-            )
-    matrices = np.array([np.asarray(representation(table[m]), dtype=float) for m in point])
-    matrices = _polished(str(representation.name), point, matrices)
-    return Fibre(
-        str(representation.name),
-        int(representation.size),
-        point,
-        matrices,
-        _permutes(matrices),
-        (
-            "escnn",
-            str(representation.name),
-            [tuple(i) for i in representation.irreps],
-            np.array(representation.change_of_basis),
-            sorted(representation.supported_nonlinearities),
-        ),
+    elif not hasattr(fibre, "change_of_basis") or not callable(fibre):
+        raise ValueError(
+            "a fibre is 'trivial', 'regular', 'irrep:<id>' or an escnn Representation, "
+            f"got {fibre!r}"
+        )
+    if representation.group != group:
+        raise ValueError(
+            f"the fibre {representation.name} represents the group {representation.group}, "
+            f"but the point group of {ambient} is escnn's {group}"
+        )
+    size = int(representation.size)
+    matrices = np.array([representation(table[m]) for m in point], float).reshape(-1, size, size)
+    recipe = (
+        "escnn",
+        [tuple(i) for i in representation.irreps],
+        np.array(representation.change_of_basis),
+        sorted(representation.supported_nonlinearities),
     )
+    name = str(representation.name)
+    return fibre_of_matrices(name, point, matrices, recipe)
 
 
-_REGULAR: dict[tuple[IntMatrix, ...], Fibre] = {}
+def fibre_of_matrices(
+    name: str,
+    point: tuple[IntMatrix, ...],
+    matrices: FloatArray,
+    recipe: tuple[Any, ...] = ("matrices",),
+) -> Fibre:
+    """The fibre on which ``point[k]`` acts by ``matrices[k]``, checked to be a representation."""
+    matrices = _polished(name, point, matrices)
+    signed = [signed_permutation(m) for m in matrices]
+    permutes = all(s is not None and bool((s[1] > 0).all()) for s in signed)
+    return Fibre(name, matrices.shape[1], point, matrices, permutes, recipe)
 
 
+@lru_cache(maxsize=256)
 def _regular(point: tuple[IntMatrix, ...]) -> Fibre:
     """ρ(g) e_h = e_gh, with escnn's order of the elements."""
-    if point not in _REGULAR:
-        group, table = escnn_group(point)
-        position = {element: k for k, element in enumerate(group.elements)}
-        where = {m: position[table[m]] for m in point}
-        matrices = np.zeros((len(point),) * 3)
-        for k, g in enumerate(point):
-            for h in point:
-                matrices[k, where[multiply(g, h)], where[h]] = 1.0
-        _REGULAR[point] = Fibre("regular", len(point), point, matrices, True, ("regular",))
-    return _REGULAR[point]
+    group, table = escnn_group(point)
+    position = {element: k for k, element in enumerate(group.elements)}
+    where = {m: position[table[m]] for m in point}
+    matrices = np.zeros((len(point),) * 3)
+    for k, g in enumerate(point):
+        for h in point:
+            matrices[k, where[multiply(g, h)], where[h]] = 1.0
+    return Fibre("regular", len(point), point, matrices, True, ("regular",))
 
 
 def _generator_fibre(ambient: Symmetry, fibre: object) -> Fibre:
-    if fibre is None or fibre == "generators":
-        size = ambient.fibre_size
-    elif fibre == "trivial":
-        size = 1
-    else:
+    if fibre is not None and fibre not in ("trivial", "generators"):
         raise ValueError(
-            f"{ambient} is defined by generators: its fibre is 'trivial' or the one given with the "
-            f"generators (fibre=None), got {fibre!r}"
+            f"{ambient} is defined by generators: its fibre is 'trivial' or the one that the "
+            f"generators brought along (None), got {fibre!r}"
         )
-    maps = [signed_permutation(g.fibre) for g in ambient.site_generators] if size > 1 else []
+    if fibre == "trivial" or not ambient.has_fibre:
+        return Fibre("trivial", 1, (), np.zeros((0, 1, 1)), True)
+    size = ambient.fibre_size
+    maps = [signed_permutation(g.fibre) for g in ambient.site_generators]
     permutes = all(s is not None and bool((s[1] > 0).all()) for s in maps)
-    return Fibre("trivial" if size == 1 else "generators", size, (), np.zeros((0, size, size)), permutes)
+    return Fibre("generators", size, (), np.zeros((0, size, size)), permutes)
+
+
+def _checked(ambient: Symmetry, fibre: Fibre) -> Fibre:
+    if ambient.is_catalogue:
+        fits = fibre.point == ambient.point and fibre.name != "generators"
+    elif fibre.name == "generators":
+        fits = fibre.size == ambient.fibre_size
+    else:
+        fits = fibre.name == "trivial" and not fibre.point
+    if not fits:
+        raise ValueError(f"the fibre {fibre} is not one of the ambient symmetry {ambient}")
+    return fibre
 
 
 def _irrep(group: Any, label: str) -> Any:
@@ -185,45 +228,28 @@ def _irrep(group: Any, label: str) -> Any:
         if label in (irrep.name, irrep.name.removeprefix("irrep_")):
             return irrep
     names = ", ".join(f"irrep:{i.name.removeprefix('irrep_')}" for i in group.irreps())
-    raise ValueError(f"{group} has no irrep {label!r}; it has {names}")
-
-
-def _representation(group: Any, made: tuple[Any, ...]) -> Any:
-    from ._escnn import load_group
-
-    if made[0] == "trivial":
-        return group.trivial_representation
-    if made[0] == "regular":
-        return group.regular_representation
-    _, name, irreps, change_of_basis, nonlinearities = made
-    known = group.representations.get(name)
-    if known is not None and np.array_equal(known.change_of_basis, change_of_basis):
-        return known
-    return load_group().Representation(group, name, irreps, change_of_basis, nonlinearities)
-
-
-def _permutes(matrices: FloatArray) -> bool:
-    signed = [signed_permutation(m) for m in matrices]
-    return all(s is not None and bool((s[1] > 0).all()) for s in signed)
+    raise ValueError(f"escnn's {group} has no irrep {label!r}; it has {names}")
 
 
 def _polished(name: str, point: tuple[IntMatrix, ...], matrices: FloatArray) -> FloatArray:
     size = matrices.shape[1]
-    defect = np.abs(matrices @ matrices.transpose(0, 2, 1) - np.eye(size)).max(initial=0.0)
+    defect = float(np.abs(matrices @ matrices.transpose(0, 2, 1) - np.eye(size)).max(initial=0.0))
     if defect > 1e-4:
-        raise ValueError(f"the fibre {name} is not orthogonal (by {defect:.1e})")
+        raise ValueError(f"the fibre {name} is not orthogonal: ρρᵀ is off by {defect:.1e}")
     rounded = np.rint(matrices)
     near = np.abs(matrices - rounded) < 1e-9
     matrices = np.where(near, rounded, matrices) + 0.0
-    if near.all():
+    if not len(point):
         return matrices
     index = {m: k for k, m in enumerate(point)}
-    products = np.array([[index[multiply(g, h)] for h in point] for g in point])
-    for _ in range(4):
-        defect = np.abs(np.einsum("gij,hjk->ghik", matrices, matrices) - matrices[products]).max()
+    products = np.array([[index[multiply(g, h)] for h in point] for g in point], dtype=int)
+    for _ in range(5):
+        all_products = np.einsum("gij,hjk->ghik", matrices, matrices, optimize=True)
+        defect = float(np.abs(all_products - matrices[products]).max(initial=0.0))
         if defect < 4e-16 * size:
             break
-        matrices = np.einsum("ghij,hkj->gik", matrices[products], matrices) / len(point)
+        matrices = np.einsum("ghij,hkj->gik", matrices[products], matrices, optimize=True)
+        matrices /= len(point)
     if defect > 1e-10:
-        raise ValueError(f"the fibre {name} is not a representation (by {defect:.1e})")
+        raise ValueError(f"the fibre {name} is not a representation: off by {defect:.1e}")
     return matrices

@@ -1,9 +1,9 @@
 """A group set: the symmetries to choose among, and the ambient one that contains them all.
 
-The ambient group is the smallest catalogue symmetry around the catalogue members, or, when a member is
-defined by generators, the group that all members generate. Features carry a representation of it and
-each member acts by restriction. A larger group has fewer equivariant maps: Hom_G ∩ Hom_H is Hom of the
-group that G and H generate.
+The ambient group is the smallest catalogue symmetry around the catalogue members, or, when a member
+is defined by generators, the group that all members generate. Features carry a representation of it
+and each member acts by restriction. A larger group has fewer equivariant maps, and Hom_G ∩ Hom_H is
+Hom of the group that G and H generate.
 """
 
 from __future__ import annotations
@@ -33,13 +33,17 @@ class GroupSet:
 
     def __init__(self, *members: Symmetry) -> None:
         if not members:
-            raise ValueError("a group set has at least one symmetry; for none at all, use trivial()")
+            raise ValueError(
+                "a group set has at least one symmetry; for none at all, use trivial()"
+            )
         for member in members:
             if not isinstance(member, Symmetry):
                 raise TypeError(f"a group set is made of symmetries, got {member!r}")
         for a, b in itertools.combinations(members, 2):
-            if a.name == b.name or a.key == b.key:
-                raise ValueError(f"{a} and {b} are the same symmetry or have the same name")
+            if a.name == b.name:
+                raise ValueError(f"two symmetries are named {a.name}: names must differ")
+            if _same(a, b):
+                raise ValueError(f"{a} and {b} are the same symmetry: name it once")
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "_ambient", _ambient(members))
 
@@ -58,8 +62,9 @@ class GroupSet:
     ) -> FeatureSpace:
         """Features on that lattice.
 
-        ``fibre``: ``None`` (the regular representation of the ambient point group; for generators, the
-        fibre given with them), ``"trivial"``, ``"regular"``, ``"irrep:<id>"`` or an escnn representation.
+        ``fibre``: ``None`` (the regular representation of the ambient point group; for generators,
+        the fibre given with them), ``"trivial"``, ``"regular"``, ``"irrep:<id>"`` or any escnn
+        ``Representation`` of the ambient point group.
         """
         lattice = Lattice.of(lattice)
         for symmetry in (*self.members, self.ambient):
@@ -94,7 +99,7 @@ class GroupSet:
         return self.maximal()
 
     def join(self, *names: str) -> Symmetry:
-        """The group that members generate: its equivariant maps are those of all of them at once."""
+        """The group that members generate: what is equivariant to it is so to all of them."""
         return joined([self[n] for n in names], "&".join(names))
 
     def intersections(self) -> dict[str, Symmetry]:
@@ -135,6 +140,12 @@ class GroupSet:
 
     def __repr__(self) -> str:
         return f"GroupSet({', '.join(self.names)})"
+
+
+def _same(a: Symmetry, b: Symmetry) -> bool:
+    if a.is_catalogue and b.is_catalogue:
+        return a.key == b.key
+    return is_inside(a, b) and is_inside(b, a)
 
 
 def _ambient(members: tuple[Symmetry, ...]) -> Symmetry:

@@ -15,13 +15,11 @@ __all__ = ["Lattice"]
 
 @dataclass(frozen=True)
 class Lattice:
-    """A torus of sites: ``Lattice((8, 8))`` for images, ``(n,)`` for sequences, ``()`` for vectors."""
+    """A torus of sites: ``Lattice((8, 8))`` of an image, ``(n,)`` of a sequence."""
 
     shape: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if isinstance(self.shape, str) or not isinstance(self.shape, Iterable):
-            raise ValueError(f"a lattice shape is a tuple of positive integers, got {self.shape!r}")
         try:
             shape = tuple(operator.index(n) for n in self.shape)
         except TypeError:
@@ -38,7 +36,7 @@ class Lattice:
         if isinstance(lattice, Lattice):
             return lattice
         if isinstance(lattice, Iterable):
-            return cls(lattice if isinstance(lattice, str) else tuple(lattice))  # type: ignore[arg-type]
+            return cls(tuple(lattice))
         return cls((lattice,))
 
     @property

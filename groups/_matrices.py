@@ -19,10 +19,12 @@ __all__ = [
     "IntMatrix",
     "as_matrix",
     "closure",
+    "determinant",
     "identity",
     "inverse",
     "minimal_generators",
     "multiply",
+    "negative",
     "permutes_unequal_axes",
     "site_permutation",
 ]
@@ -60,6 +62,14 @@ def multiply(a: IntMatrix, b: IntMatrix) -> IntMatrix:
 def inverse(a: IntMatrix) -> IntMatrix:
     """The transpose: the matrices are orthogonal."""
     return tuple(zip(*a, strict=True)) if a else ()
+
+
+def negative(a: IntMatrix) -> IntMatrix:
+    return tuple(tuple(-v for v in row) for row in a)
+
+
+def determinant(a: IntMatrix) -> int:
+    return round(float(np.linalg.det(np.array(a))))
 
 
 @lru_cache(maxsize=1024)
@@ -101,16 +111,21 @@ def permutes_unequal_axes(matrix: IntMatrix, shape: tuple[int, ...]) -> bool:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def site_permutation(
     matrix: IntMatrix, shift: tuple[int, ...], shape: tuple[int, ...]
 ) -> NDArray[np.intp]:
-    """p with p[s] the (C order) number of the site to which s moves: M(s − c) + c + t on the torus."""
+    """p, where site number s (in C order) moves to number p[s]: M(s − c) + c + t on the torus."""
+    if not shape:
+        return _frozen(np.zeros(1, np.intp))
     grid = np.indices(shape).reshape(len(shape), math.prod(shape))
     moved = []
     for row, t, n in zip(matrix, shift, shape, strict=True):
         j = next(k for k, v in enumerate(row) if v)
         moved.append(((grid[j] if row[j] > 0 else n - 1 - grid[j]) + t) % n)
-    sites = np.asarray(np.ravel_multi_index(moved, shape), dtype=np.intp) if shape else np.zeros(1, np.intp)
-    sites.flags.writeable = False
-    return sites
+    return _frozen(np.asarray(np.ravel_multi_index(moved, shape), dtype=np.intp))
+
+
+def _frozen(array: NDArray[np.intp]) -> NDArray[np.intp]:
+    array.flags.writeable = False
+    return array

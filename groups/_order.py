@@ -1,12 +1,12 @@
 """Inclusion of groups, and the group that several generate together.
 
-Catalogue symmetries compare by their translations and point matrices. Where a generator-defined group is
-involved, both are taken on its lattice, and every generator of the smaller must be an element of the
-larger. Against a catalogue symmetry that is decided at once: the image of one site leaves one candidate
-for each point matrix. Against a generated group, first by orbits on pairs of indices (a necessary
-condition), then by its elements where it has few. A group too large for that (S₁₀₀) is taken to contain
-whatever preserves its orbits on pairs: then every linear map that is equivariant to it is so to the
-smaller group, which is all that paths and bases ever use.
+Catalogue symmetries compare by their translations and point matrices. Where a generator-defined
+group is involved, both are taken on its lattice, and every generator of the smaller must be an
+element of the larger. Against a catalogue symmetry that is decided at once: the image of one site
+leaves one candidate for each point matrix. Against a generated group, first by its orbits on pairs
+of indices (a necessary condition), then by its elements where there are few. A group too large for
+that (S₁₀₀) is taken to contain whatever preserves its orbits on pairs: every linear map that is
+equivariant to it is then equivariant to the smaller group, which is all that paths and bases use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ._symmetry import Symmetry
 __all__ = ["as_site_element", "is_inside", "joined"]
 
 FEW = 10_000
-PAIRS = 4_000_000
+PAIRS = 1_000_000
 
 
 def as_site_element(g: Element, fibre_size: int) -> SiteElement:
@@ -54,6 +54,8 @@ def is_inside(smaller: Symmetry, larger: Symmetry) -> bool:
         return set(smaller.point_in(dim)) <= set(larger.point_in(dim))
     lattice = _common_lattice((smaller, larger))
     if lattice is None:
+        return False
+    if smaller.has_fibre and larger.has_fibre and smaller.fibre_size != larger.fibre_size:
         return False
     size = max(smaller.fibre_size, larger.fibre_size)
     generators = [as_site_element(g, size) for g in smaller.generators(lattice)]
@@ -98,46 +100,44 @@ def _in_catalogue(g: SiteElement, symmetry: Symmetry, lattice: Lattice) -> bool:
         shift = tuple(int(a - b) for a, b in zip(target, origin, strict=True))
         if any(shift) and not symmetry.translations:
             continue
-        if np.array_equal(LatticeElement(point, shift, lattice.shape).sites(lattice.shape), g.sites):
+        candidate = LatticeElement(point, shift, lattice.shape)
+        if np.array_equal(candidate.sites(lattice.shape), g.sites):
             return True
     return False
 
 
-def _preserves_pairs(
-    generators: Sequence[SiteElement], larger: tuple[SiteElement, ...]
-) -> bool:
-    """Whether the generators preserve the orbits of ``larger`` on (pairs of) signed indices.
+def _preserves_pairs(smaller: Sequence[SiteElement], larger: Sequence[SiteElement]) -> bool:
+    """Whether the elements preserve the orbits of ``larger`` on pairs (single ones when many).
 
-    Trivially true when something is no signed permutation: then the elements decide.
+    The points are ±e_i for the basis vectors e_i of fibre ⊗ sites. Says yes where something is no
+    signed permutation: then the elements decide.
     """
-    actions = [_doubled(g) for g in larger]
-    moves = [_doubled(g) for g in generators]
-    if any(p is None for p in (*actions, *moves)):
+    points = [_signed_points(g) for g in (*larger, *smaller)]
+    moves = [p for p in points if p is not None]
+    if len(moves) < len(points):
         return True
-    known = [p for p in actions if p is not None]
-    size = len(known[0])
+    size = len(moves[0])
     if size * size <= PAIRS:
-        known = [(p[:, None] * size + p[None, :]).ravel() for p in known]
-        moves = [(p[:, None] * size + p[None, :]).ravel() for p in moves if p is not None]
-    n = len(known[0])
-    rows = np.tile(np.arange(n), len(known))
+        moves = [(p[:, None] * size + p[None, :]).ravel() for p in moves]
+        size *= size
+    known, tried = moves[: len(larger)], moves[len(larger) :]
+    rows = np.tile(np.arange(size), len(known))
     graph = scipy.sparse.coo_array(
-        (np.ones(len(rows), np.int8), (rows, np.concatenate(known))), shape=(n, n)
+        (np.ones(len(rows), np.int8), (rows, np.concatenate(known))), shape=(size, size)
     )
     _, orbit = connected_components(graph, directed=False)
-    return all(np.array_equal(orbit, orbit[p]) for p in moves if p is not None)
+    return all(np.array_equal(orbit, orbit[p]) for p in tried)
 
 
-def _doubled(g: SiteElement) -> NDArray[np.intp] | None:
-    """The permutation of the signed basis vectors: +e_i is 2i, −e_i is 2i + 1."""
+def _signed_points(g: SiteElement) -> NDArray[np.intp] | None:
+    """The permutation of the points +e_i (number 2i) and −e_i (number 2i + 1)."""
     signed = Action(g.fibre, g.sites, g.signs, g.matrix).signed()
     if signed is None:
         return None
     moved, signs = signed
-    negative = (signs < 0).astype(np.intp)
-    if not negative.any() and g.fibre.shape[0] == 1:
-        return moved
-    return np.stack([2 * moved + negative, 2 * moved + 1 - negative], axis=1).ravel()
+    minus = (signs < 0).astype(np.intp)
+    points: NDArray[np.intp] = np.stack([2 * moved + minus, 2 * moved + 1 - minus], axis=1)
+    return points.ravel()
 
 
 def joined(symmetries: Sequence[Symmetry], name: str) -> Symmetry:
@@ -158,7 +158,7 @@ def joined(symmetries: Sequence[Symmetry], name: str) -> Symmetry:
     lattice = _common_lattice(symmetries)
     if lattice is None:
         raise ValueError(f"{_listed(symmetries)} do not act on one and the same lattice")
-    sizes = {s.fibre_size for s in symmetries} - {1}
+    sizes = {s.fibre_size for s in symmetries if s.has_fibre}
     if len(sizes) > 1:
         raise ValueError(f"{_listed(symmetries)} act on fibres of different sizes {sorted(sizes)}")
     size = max(sizes, default=1)

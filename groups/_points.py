@@ -1,34 +1,104 @@
-"""Point groups as escnn groups: which element of the escnn group is which signed permutation matrix.
+"""Point groups as escnn groups: which element of the escnn group is which matrix.
 
-escnn's plane has x to the right and y upwards, so (x, y) = (j, −i) in array coordinates, and its space
-has (x, y, z) = (k, −j, −i) for an array (i, j, k). The tables agree with the ``transform`` of escnn's
-``rot2dOnR2``, ``flipRot2dOnR2`` and ``flip2dOnR2`` where such a space exists.
+escnn's plane has x to the right and y upwards: (x, y) = (j, −i) for array coordinates (i, j). Its
+space has (x, y, z) = (k, −j, −i) for (i, j, k). Generators are chosen so that the tables agree with
+the ``transform`` of escnn's ``rot2dOnR2``, ``flipRot2dOnR2``, ``flip2dOnR2``, ``octaOnR3``,
+``rot2dOnR3``… wherever such a space exists.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ._escnn import load_group
-from ._matrices import IntMatrix, as_matrix, closure, identity, multiply
+from ._matrices import IntMatrix, as_matrix, closure, determinant, identity, multiply, negative
 
-__all__ = ["escnn_group", "is_known", "point_order", "recipe"]
+__all__ = ["array_matrix", "escnn_group", "is_known"]
 
-ROTATION: IntMatrix = ((0, -1), (1, 0))
-HALF_TURN: IntMatrix = ((-1, 0), (0, -1))
-FLIP: IntMatrix = ((1, 0), (0, -1))
-ANTITRANSPOSE: IntMatrix = ((0, -1), (-1, 0))
-PREFERRED = (ROTATION, HALF_TURN, FLIP, ANTITRANSPOSE)
+PREFERRED: tuple[IntMatrix, ...] = (
+    ((0, -1), (1, 0)),
+    ((-1, 0), (0, -1)),
+    ((1, 0), (0, -1)),
+    ((0, -1), (-1, 0)),
+    ((1, 0, 0), (0, 0, -1), (0, 1, 0)),
+    ((1, 0, 0), (0, -1, 0), (0, 0, -1)),
+    ((1, 0, 0), (0, 1, 0), (0, 0, -1)),
+    ((-1, 0, 0), (0, 1, 0), (0, 0, -1)),
+)
+TO_XY = np.array([[0, 1], [-1, 0]])
 TO_XYZ = np.array([[0, 0, 1], [0, -1, 0], [-1, 0, 0]])
 
 
-def point_order(matrix: IntMatrix) -> int:
-    """The order of one matrix."""
+def array_matrix(action: Any) -> IntMatrix:
+    """escnn's matrix on (x, y) or (x, y, z), in array coordinates; else a ValueError."""
+    change = TO_XY if len(action) == 2 else TO_XYZ
+    return as_matrix(change.T @ np.asarray(action) @ change)
+
+
+def is_known(point: tuple[IntMatrix, ...]) -> bool:
+    """Whether escnn has the point group."""
+    return _recipe(point) is not None
+
+
+@lru_cache(maxsize=256)
+def escnn_group(point: tuple[IntMatrix, ...]) -> tuple[Any, dict[IntMatrix, Any]]:
+    """The escnn group of a point group, and its element for every matrix."""
+    found = _recipe(point)
+    if found is None:
+        raise ValueError(f"escnn has no group for this point group of order {len(point)}")
+    kind, generators = found
+    groups = load_group()
+    if kind == "octahedral":
+        group = groups.octa_group()
+        return group, {array_matrix(e.to("MAT")): e for e in group.elements}
+    if kind == "inverted":
+        return _inverted(point)
+    one = identity(len(point[0]) if point else 0)
+    if kind == "cyclic":
+        group = groups.cyclic_group(max(len(point), 1))
+        images = [group.element(1)] if generators else []
+    else:
+        group = groups.dihedral_group(len(point) // 2)
+        images = [group.element((0, 1)), group.element((1, 0))]
+    table = {one: group.identity}
+    frontier = [one]
+    while frontier:
+        reached = []
+        for m in frontier:
+            for matrix, image in zip(generators, images, strict=True):
+                product = multiply(m, matrix)
+                if product not in table:
+                    table[product] = table[m] @ image
+                    reached.append(product)
+        frontier = reached
+    return group, table
+
+
+def _inverted(point: tuple[IntMatrix, ...]) -> tuple[Any, dict[IntMatrix, Any]]:
+    """{±1} × the rotations: escnn's full octahedral group, or a direct product."""
+    groups = load_group()
+    rotations, rotation_table = escnn_group(_rotations(point))
+    signs = groups.cyclic_group(2)
+    if rotations == groups.octa_group():
+        group = groups.full_octa_group()
+    else:
+        group = groups.direct_product(signs, rotations)
+    table = {}
+    for matrix, element in rotation_table.items():
+        table[matrix] = group.pair_elements(signs.identity, element)
+        table[negative(matrix)] = group.pair_elements(signs.element(1), element)
+    return group, table
+
+
+def _rotations(point: tuple[IntMatrix, ...]) -> tuple[IntMatrix, ...]:
+    return tuple(m for m in point if determinant(m) > 0)
+
+
+def _order(matrix: IntMatrix) -> int:
     one, power, order = identity(len(matrix)), matrix, 1
     while power != one:
         power, order = multiply(power, matrix), order + 1
@@ -36,77 +106,27 @@ def point_order(matrix: IntMatrix) -> int:
 
 
 @lru_cache(maxsize=256)
-def recipe(point: tuple[IntMatrix, ...]) -> tuple[str, tuple[IntMatrix, ...]] | None:
-    """The kind of the point group and the matrices of its standard generators; ``None`` if unknown.
+def _recipe(point: tuple[IntMatrix, ...]) -> tuple[str, tuple[IntMatrix, ...]] | None:
+    """The kind of the point group and the matrices of its generators; ``None`` when unknown.
 
-    Kinds: ``cyclic`` (one generator), ``dihedral`` (rotation, mirror), ``octahedral`` and
-    ``full_octahedral`` (in their standard orientation).
+    ``cyclic`` has one generator, ``dihedral`` a rotation and a mirror, ``octahedral`` and
+    ``inverted`` ({±1} × rotations, in space) need none.
     """
-    order = len(point)
-    if order <= 1:
+    if len(point) <= 1:
         return "cyclic", ()
-    candidates = sorted(point, key=lambda m: (PREFERRED.index(m) if m in PREFERRED else 9, m))
-    orders = {m: point_order(m) for m in candidates}
+    dim, size = len(point[0]), len(point)
+    candidates = sorted(point, key=lambda m: (PREFERRED.index(m) if m in PREFERRED else 99, m))
+    orders = {m: _order(m) for m in candidates}
     for m in candidates:
-        if orders[m] == order:
+        if orders[m] == size:
             return "cyclic", (m,)
     for r, f in itertools.product(candidates, candidates):
-        if orders[r] == order // 2 and orders[f] == 2 and f not in closure((r,), len(r)):
-            flipped = multiply(multiply(f, r), f)
-            if multiply(flipped, r) == identity(len(r)):
+        if orders[r] * 2 == size and orders[f] == 2 and f not in closure((r,), dim):
+            turned = multiply(multiply(f, r), f)
+            if multiply(turned, r) == identity(dim):
                 return "dihedral", (r, f)
-    if len(point[0]) == 3 and order == 48:
-        return "full_octahedral", ()
-    if len(point[0]) == 3 and order == 24 and all(np.linalg.det(m) > 0 for m in point):
+    if len(_rotations(point)) == size == 24:
         return "octahedral", ()
+    if negative(identity(dim)) in point and _recipe(_rotations(point)) is not None:
+        return "inverted", ()
     return None
-
-
-def is_known(point: tuple[IntMatrix, ...]) -> bool:
-    return recipe(point) is not None
-
-
-@lru_cache(maxsize=256)
-def escnn_group(point: tuple[IntMatrix, ...]) -> tuple[Any, dict[IntMatrix, Any]]:
-    """The escnn group of a point group, and its element for every matrix."""
-    found = recipe(point)
-    if found is None:
-        raise ValueError(f"no escnn group is known for this point group of order {len(point)}")
-    kind, generators = found
-    group = load_group()
-    if kind == "octahedral":
-        return _by_matrix(group.octa_group(), lambda e: e.to("MAT"))
-    if kind == "full_octahedral":
-        return _by_matrix(group.full_octa_group(), _full_octahedral_matrix)
-    n = max(len(point), 1)
-    if kind == "cyclic":
-        made = group.cyclic_group(n)
-        elements = [made.element(1)] if generators else []
-    else:
-        made = group.dihedral_group(n // 2)
-        elements = [made.element((0, 1)), made.element((1, 0))]
-    one = identity(len(point[0]) if point else 0)
-    table = {one: made.identity}
-    frontier = [one]
-    while frontier:
-        reached = []
-        for m in frontier:
-            for matrix, element in zip(generators, elements, strict=True):
-                product = multiply(m, matrix)
-                if product not in table:
-                    table[product] = table[m] @ element
-                    reached.append(product)
-        frontier = reached
-    return made, table
-
-
-def _by_matrix(made: Any, matrix: Callable[[Any], Any]) -> tuple[Any, dict[IntMatrix, Any]]:
-    table = {}
-    for element in made.elements:
-        table[as_matrix(TO_XYZ.T @ matrix(element) @ TO_XYZ)] = element
-    return made, table
-
-
-def _full_octahedral_matrix(element: Any) -> Any:
-    inverted, rotation = element.to("[int | MAT]")
-    return -rotation if inverted else rotation

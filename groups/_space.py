@@ -1,14 +1,14 @@
 """A feature space: channels × fibre × lattice, with the action of the ambient symmetry.
 
-(g·x)(f, s) = Σ_f' ρ(g)[f, f'] x(f', g⁻¹s): the regular representation in a common frame. Memory order is
-escnn's, ``(batch, channels·fibre, *lattice)`` with the fibre index fastest. The action permutes sites
-(and the fibre where ρ permutes) by one gather; nothing is ever interpolated.
+(g·x)(f, s) = Σ_f′ ρ(g)[f, f′] x(f′, g⁻¹s): the regular representation in a common frame. Memory
+order is escnn's, ``(batch, channels·fibre, *lattice)`` with the fibre index fastest. The action is
+one gather of sites (and of the fibre where ρ permutes it, up to signs), else a gather and a small
+matrix on the fibre; nothing is ever interpolated.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +21,7 @@ from ._action import Action
 from ._elements import Element, LatticeElement, SiteElement
 from ._fibre import Fibre, make_fibre
 from ._lattice import Lattice
+from ._like import index_like, values_like
 from ._matrices import identity, site_permutation
 from ._order import as_site_element, is_inside
 from ._sampling import sample_elements
@@ -35,7 +36,7 @@ IntArray = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """Features of ``channels`` copies of ``fibre`` on ``lattice``; made by :meth:`GroupSet.space`."""
+    """``channels`` copies of ``fibre`` on ``lattice``; made by :meth:`GroupSet.space`."""
 
     lattice: Lattice
     channels: int
@@ -81,19 +82,23 @@ class FeatureSpace:
         )
 
     def generators(self, symmetry: Symmetry) -> tuple[Element, ...]:
-        """Generators of a member as elements of the ambient group."""
+        """Generators of a member: a step along each axis, then those of its point group."""
         self._check_member(symmetry)
-        return self._lift(symmetry.generators(self._home(symmetry)))
+        return self._lift(symmetry.generators(self._home))
 
     def elements(self, symmetry: Symmetry) -> Iterator[Element]:
         """All elements of a member, the identity first."""
         self._check_member(symmetry)
-        return (self._lift((g,))[0] for g in symmetry.elements(self._home(symmetry)))
+        if symmetry.is_trivial:
+            return iter((self.identity(),))
+        return (self._lift((g,))[0] for g in symmetry.elements(self._home))
 
     def sample(self, symmetry: Symmetry, n: int, seed: int = 0) -> list[Element]:
         """n random elements of a member: uniform, or long random products of generators."""
         self._check_member(symmetry)
-        return list(self._lift(sample_elements(symmetry, self._home(symmetry), n, seed)))
+        if symmetry.is_trivial:
+            return [self.identity()] * n
+        return list(self._lift(sample_elements(symmetry, self._home, n, seed)))
 
     def identity(self) -> Element:
         """The identity of the ambient group."""
@@ -104,7 +109,7 @@ class FeatureSpace:
 
     def action(self, g: Element) -> Action:
         """What g does to one channel."""
-        return _action(self.with_channels(1), g)
+        return _action(self.lattice, self.fibre, g)
 
     def fibre_matrix(self, g: Element) -> FloatArray:
         """ρ(g), F × F."""
@@ -133,38 +138,37 @@ class FeatureSpace:
     def act(self, g: Element, x: Tensor) -> Tensor:
         """g·x for a batch x, numpy or torch; exact, differentiable, of the same type."""
         self.check(x)
-        action = self.action(g)
-        signed = action.signed()
-        batch, fibre, n = x.shape[0], self.fibre_size, self.lattice.size  # type: ignore[attr-defined]
-        if signed is not None:
-            flat = x.reshape(batch, self.channels, fibre * n)  # type: ignore[attr-defined]
-            index, signs = _gather(self.with_channels(1), g)
-            flat = flat[..., _like(index, x)]
+        shape: tuple[int, ...] = x.shape  # type: ignore[attr-defined]
+        size, sites = self.fibre.size, self.lattice.size
+        flat: Any = x
+        gather = _gather(self.lattice, self.fibre, g)
+        if gather is not None:
+            index, signs = gather
+            flat = flat.reshape(shape[0], self.channels, size * sites)
+            flat = flat[..., index_like(index, x)]
             if signs is not None:
-                flat = flat * _like(signs, x, values=True)
-            return flat.reshape(x.shape)  # type: ignore[attr-defined, no-any-return]
-        cube = x.reshape(batch, self.channels, fibre, n)  # type: ignore[attr-defined]
-        if action.permutation is not None:
-            back = np.argsort(action.permutation)
-            cube = cube[..., _like(back, x)]
-            if action.site_signs is not None:
-                cube = cube * _like(action.site_signs[back], x, values=True)
+                flat = flat * values_like(signs, x)
+            return flat.reshape(shape)  # type: ignore[no-any-return]
+        action = self.action(g)
+        flat = flat.reshape(shape[0], self.channels, size, sites)
+        if action.permutation is None:
+            flat = flat @ values_like(action.site_matrix.T, x)
         else:
-            cube = cube @ _like(np.ascontiguousarray(action.site_matrix.T), x, values=True)
-        if not np.array_equal(action.fibre, np.eye(fibre)):
-            cube = _like(action.fibre, x, values=True) @ cube
-        return cube.reshape(x.shape)  # type: ignore[attr-defined, no-any-return]
+            back = np.argsort(action.permutation)
+            flat = flat[..., index_like(back, x)]
+            if action.site_signs is not None:
+                flat = flat * values_like(action.site_signs[back], x)
+        flat = values_like(action.fibre, x) @ flat
+        return flat.reshape(shape)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.lattice.shape)) or "()"
         return f"FeatureSpace({self.channels} × {self.fibre} on {shape}, ambient {self.ambient})"
 
-    def _home(self, symmetry: Symmetry) -> Lattice:
-        """The lattice on which a member's elements live: this one, or the generators' own."""
-        if self.ambient.is_catalogue:
-            return self.lattice
-        assert self.ambient.lattice is not None
-        return self.ambient.lattice
+    @property
+    def _home(self) -> Lattice:
+        """The lattice on which elements live: this one, or the generators' own."""
+        return self.lattice if self.ambient.lattice is None else self.ambient.lattice
 
     def _lift(self, elements: Sequence[Element]) -> tuple[Element, ...]:
         """Elements of a member as elements of the ambient group."""
@@ -177,44 +181,34 @@ class FeatureSpace:
         if not isinstance(symmetry, Symmetry):
             raise TypeError(f"expected a Symmetry, got {symmetry!r}")
         if not is_inside(symmetry, self.ambient):
-            raise ValueError(f"{symmetry} is not contained in {self.ambient}, the ambient of {self}")
+            raise ValueError(f"{symmetry} is no subgroup of {self.ambient}, the ambient of {self}")
 
 
-@lru_cache(maxsize=4096)
-def _action(space: FeatureSpace, g: Element) -> Action:
-    fibre = space.fibre.matrix(g)
+def _action(lattice: Lattice, fibre: Fibre, g: Element) -> Action:
+    matrix = fibre.matrix(g)
     if isinstance(g, LatticeElement):
-        return Action(fibre, g.sites(space.lattice.shape), None, None)
-    if not isinstance(g, SiteElement):
-        raise TypeError(f"not a group element: {g!r}")
-    if space.lattice.dim == 0:
-        return Action(fibre, np.zeros(1, np.intp), None, None)
-    if g.degree != space.lattice.size:
-        raise ValueError(f"{g} moves {g.degree} sites, {space} has {space.lattice.size}")
+        return Action(matrix, g.sites(lattice.shape), None, None)
+    assert isinstance(g, SiteElement)
+    if lattice.dim == 0:
+        return Action(matrix, np.zeros(1, np.intp), None, None)
+    if g.degree != lattice.size:
+        raise ValueError(f"{g} moves {g.degree} sites, {lattice} has {lattice.size}")
     signs = g.signs if g.signs is not None and (g.signs < 0).any() else None
-    return Action(fibre, g.sites, signs, g.matrix)
+    return Action(matrix, g.sites, signs, g.matrix)
 
 
-@lru_cache(maxsize=512)
-def _gather(space: FeatureSpace, g: Element) -> tuple[IntArray, FloatArray | None]:
-    """(index, signs) with (g·x)[i] = signs[i] x[index[i]]; signs ``None`` when all are +1."""
-    signed = space.action(g).signed()
-    assert signed is not None
+@lru_cache(maxsize=128)
+def _gather(
+    lattice: Lattice, fibre: Fibre, g: Element
+) -> tuple[IntArray, FloatArray | None] | None:
+    """(index, signs) with (g·x)[i] = signs[i] x[index[i]], signs ``None`` when all are +1.
+
+    ``None`` when the action is no signed permutation.
+    """
+    signed = _action(lattice, fibre, g).signed()
+    if signed is None:
+        return None
     moved, signs = signed
     back = np.empty_like(moved)
     back[moved] = np.arange(len(moved))
     return back, (signs[back] if (signs < 0).any() else None)
-
-
-def _like(array: NDArray[Any], x: Any, values: bool = False) -> Any:
-    """The array as numpy or torch, like x; its dtype too where it holds values."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor):
-        made = torch.from_numpy(np.array(array)).to(x.device)
-        if not values:
-            return made
-        floating = x.is_floating_point() or x.is_complex()
-        return made.to(x.dtype) if floating else made
-    if values and np.issubdtype(np.asarray(x).dtype, np.inexact):
-        return array.astype(x.dtype)
-    return array

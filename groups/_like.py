@@ -1,0 +1,31 @@
+"""Numpy arrays in the guise of a user's tensor: numpy or torch, its device and its dtype."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["index_like", "values_like"]
+
+
+def index_like(index: NDArray[np.intp], x: Any) -> Any:
+    """An index array for x."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return torch.as_tensor(np.array(index), device=x.device)
+    return index
+
+
+def values_like(values: NDArray[np.float64], x: Any) -> Any:
+    """Coefficients for x, in its dtype; TypeError when x holds integers."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if not (x.is_floating_point() or x.is_complex()):
+            raise TypeError(f"this element does not just permute: convert {x.dtype} to floats")
+        return torch.as_tensor(np.array(values), dtype=x.dtype, device=x.device)
+    if not np.issubdtype(x.dtype, np.inexact):
+        raise TypeError(f"this element does not just permute: convert {x.dtype} to floats")
+    return values.astype(x.dtype)
