@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from ._exact import Exact
+from groupella._exact import Exact
 
 
 class Grid:

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from groupella._exact import Exact
 from groupella.bases import Basis, equivariant_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.shared_maps import BiasMap, DenseBasisMap, SharedLinearMap, record
 
 from ._checks import GAIN, check_input, check_spaces
-from ._exact import Exact
 from .group_conv import add_channel_bias
 
 LARGEST_MATRIX = 2**26

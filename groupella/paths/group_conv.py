@@ -20,12 +20,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from groupella._exact import Exact
 from groupella.bases import KernelBasis, kernel_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.shared_maps import BasisConvMap, BiasMap, SharedLinearMap, record
 
 from ._checks import GAIN, check_input, check_same_lattice, check_spaces, kernel_shape
-from ._exact import Exact
 from .conv import torus_conv
 
 

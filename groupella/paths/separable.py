@@ -19,13 +19,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from groupella._exact import Exact
 from groupella.bases import KernelBasis, kernel_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.shared_maps import BiasMap, SharedLinearMap, record
 
 from ._checks import GAIN, check_input, check_same_lattice, check_spaces, kernel_shape
 from ._depthwise_map import DepthwiseBasisMap
-from ._exact import Exact
 from .conv import torus_conv
 from .group_conv import GroupConv, add_channel_bias, diagonal_kernels
 
@@ -79,7 +79,9 @@ class SeparableGroupConv(nn.Module):
         """The first stages keep the variance; the last one has the gain."""
         *first, last = self.stages.values()
         for stage in first:
+            assert isinstance(stage, DepthwiseGroupConv)
             stage.reset_parameters(1.0)
+        assert isinstance(last, GroupConv)
         last.reset_parameters(gain)
 
     def forward(self, x: Tensor) -> Tensor:

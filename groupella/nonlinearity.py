@@ -1,0 +1,107 @@
+"""Nonlinearities that commute with the group.
+
+A function of single entries commutes with permutations of them, an odd one also with signs; on any
+other fibre it would break the symmetry. There the norm of a fibre may be changed and its direction
+kept, y = x η(|x|) / |x|, which commutes with every orthogonal fibre.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from groupella.groups import FeatureSpace
+
+ENTRYWISE: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "identity": lambda x: x,
+}
+ODD = ("tanh", "identity")
+
+
+class Pointwise(nn.Module):
+    """A function of single entries, on a fibre that permits it."""
+
+    def __init__(self, space: FeatureSpace, function: str = "relu") -> None:
+        super().__init__()
+        if function not in ENTRYWISE:
+            raise ValueError(_unknown(function))
+        self.space_in = self.space_out = space
+        self.function = function
+        if function == "identity" or (space.fibre_permutes and _permutes_sites(space, signs=False)):
+            return
+        if function in ODD and _permutes_sites(space, signs=True) and _signed_fibre(space):
+            return
+        raise ValueError(
+            f"{function} on single entries is not equivariant on {space}: the group does not "
+            "merely permute them. Use nonlinearity 'squash' or 'n_sigmoid', which change the norm "
+            "of a fibre, or a regular or trivial fibre"
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ENTRYWISE[self.function](x)
+
+    def extra_repr(self) -> str:
+        return self.function
+
+
+class FibreNorm(nn.Module):
+    """x η(|x|) / |x| for every fibre x: "squash" η = r² / (1 + r²), "n_sigmoid" η = r σ(r)."""
+
+    def __init__(self, space: FeatureSpace, function: str = "squash") -> None:
+        super().__init__()
+        if function not in ("squash", "n_sigmoid"):
+            raise ValueError(_unknown(function))
+        if not _permutes_sites(space, signs=True):
+            raise ValueError(f"{function}: the group of {space} mixes sites, not only fibres")
+        self.space_in = self.space_out = space
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.space_in.check(x)
+        fibres = x.reshape(x.shape[0], self.space_in.channels, -1, *x.shape[2:])
+        squared = fibres.square().sum(2, keepdim=True)
+        # r / (1 + r²), with a square root whose slope at 0 is finite.
+        norm = (squared + torch.finfo(x.dtype).tiny).sqrt()
+        factor = norm / (1 + squared) if self.function == "squash" else torch.sigmoid(norm)
+        return (fibres * factor).reshape(x.shape)
+
+    def extra_repr(self) -> str:
+        return self.function
+
+
+def nonlinearity(space: FeatureSpace, function: str = "relu") -> nn.Module:
+    """The module for that name; an error where the fibre does not permit it."""
+    if function in ENTRYWISE:
+        return Pointwise(space, function)
+    if function in ("squash", "n_sigmoid"):
+        return FibreNorm(space, function)
+    raise ValueError(_unknown(function))
+
+
+def _permutes_sites(space: FeatureSpace, signs: bool) -> bool:
+    actions = [space.action(g) for g in space.generators(space.ambient)]
+    return all((a.permutation if signs else a.sites) is not None for a in actions)
+
+
+def _signed_fibre(space: FeatureSpace) -> bool:
+    matrices = [np.abs(space.fibre_matrix(g)) for g in space.generators(space.ambient)]
+    return all(np.array_equal(m, np.rint(m)) for m in matrices)
+
+
+def _unknown(function: str) -> str:
+    known = [*ENTRYWISE, "squash", "n_sigmoid"]
+    near = difflib.get_close_matches(str(function), known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown nonlinearity {function!r}{hint} Known: {', '.join(known)}"

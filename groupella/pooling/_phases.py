@@ -1,0 +1,171 @@
+"""Polyphase components of a torus of even sides, as plain tensor code.
+
+Of x (batch, channels, *lattice) the component of phase a ∈ {0, 1}^d holds the sites 2j + a. Phases
+are numbered with the last axis fastest. `choose_phase` finds, for each sample on its own, the phase
+of the largest norm; `take_phase` gathers it. A lattice symmetry permutes the components as it
+permutes the sites, so with a norm that does not depend on the order of summation (the maximum) the
+choice moves exactly along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Norm = Literal["inf", "l1", "l2"]
+NORMS: tuple[Norm, ...] = ("inf", "l1", "l2")
+
+
+def choose_phase(x: Tensor, norm: Norm = "inf", fibre: int = 1) -> Tensor:
+    """The phase of the largest norm of each sample of x (batch, C·fibre, *lattice): (batch,).
+
+    With `fibre` > 1 the entry of a site and channel is the ℓ2 norm of its fibre, for fibres that a
+    group rotates rather than permutes. Ties are broken by the ℓ2 norm, then by the order of phases.
+    Not differentiable: the choice is locally constant.
+    """
+    with torch.no_grad():
+        x = x.detach()
+        if norm != "inf":
+            return _score(x, norm, fibre).argmax(1)
+        score = _score(x, norm, fibre)
+        best = score == score.amax(1, keepdim=True)
+        if _may_be_tied(best):
+            energy = _score(x, "l2", fibre)
+            return torch.where(best, energy, -torch.ones_like(energy)).argmax(1)
+        return best.to(torch.uint8).argmax(1)
+
+
+def take_phase(x: Tensor, phase: Tensor) -> Tensor:
+    """Component `phase[n]` of sample n: (batch, channels, *lattice) to (batch, channels, *half).
+
+    Keeps the memory layout of x (channels-last or contiguous).
+    """
+    check_even(x.shape[2:])
+    index = _sites(phase, tuple(x.shape[2:]))
+    taken: Tensor = _Take.apply(x, index)  # type: ignore[no-untyped-call]
+    return taken.view(*x.shape[:2], *(s // 2 for s in x.shape[2:]))
+
+
+def check_even(lattice: Sequence[int]) -> None:
+    """Raise unless every side is even and there is one."""
+    if not lattice or any(s % 2 for s in lattice):
+        raise ValueError(
+            "polyphase pooling halves every side of the lattice, which must be even; got "
+            f"{tuple(lattice)}. Resize or pad the input so that every strided layer meets an even "
+            "size, or use stride=1 there"
+        )
+
+
+def _score(x: Tensor, norm: Norm, fibre: int) -> Tensor:
+    """(batch, 2^d): the norm of each phase, first over channels, then over sites."""
+    if fibre > 1:
+        n, c, *lattice = x.shape
+        x = torch.linalg.vector_norm(x.double().reshape(n, c // fibre, fibre, *lattice), dim=2)
+    if norm == "inf":
+        sites = torch.maximum(x.amax(1), -x.amin(1))
+    elif norm == "l1":
+        sites = x.abs().sum(1, dtype=torch.float64)
+    else:
+        sites = x.square().sum(1, dtype=torch.float64)
+    d = sites.dim() - 1
+    halved = [v for size in sites.shape[1:] for v in (size // 2, 2)]
+    sites = sites.reshape(-1, *halved).movedim(
+        tuple(range(2, 2 * d + 1, 2)), tuple(range(1, d + 1))
+    )
+    components = sites.flatten(d + 1).flatten(1, d)
+    return components.amax(2) if norm == "inf" else components.sum(2)
+
+
+def _may_be_tied(best: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return True
+    try:
+        return bool((best.sum(1) > 1).any())
+    except RuntimeError:  # under vmap values are not known
+        return True
+
+
+def _sites(phase: Tensor, lattice: tuple[int, ...]) -> Tensor:
+    """(batch, half sites): the flat site indices of the chosen components."""
+    d = len(lattice)
+    index = torch.zeros_like(phase).unsqueeze(1)
+    for axis, size in enumerate(lattice):
+        offset = (phase >> (d - 1 - axis)) & 1
+        steps = torch.arange(0, size, 2, device=phase.device)
+        along = steps + offset.unsqueeze(1)
+        index = (index.unsqueeze(2) * size + along.unsqueeze(1)).flatten(1)
+    return index
+
+
+class _Take(torch.autograd.Function):
+    """(batch, C, *lattice), (batch, p) -> (batch, C, p). Its adjoint is `_Put`."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, index: Tensor) -> Tensor:
+        n, c = x.shape[:2]
+        last = x.movedim(1, -1)
+        if last.is_contiguous():
+            rows = last.reshape(-1, c).index_select(0, _rows(index, last.shape[1:-1].numel()))
+            return rows.view(n, -1, c).movedim(-1, 1)
+        return x.flatten(2).gather(2, index.unsqueeze(1).expand(-1, c, -1))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        x, index = inputs
+        ctx.save_for_backward(index)
+        ctx.save_for_forward(index)
+        ctx.lattice = x.shape[2:]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        put: Tensor = _Put.apply(g, index, ctx.lattice.numel())  # type: ignore[no-untyped-call]
+        return put.view(*put.shape[:2], *ctx.lattice), None
+
+    @staticmethod
+    def jvp(ctx: Any, dx: Tensor, _: None) -> Tensor:
+        taken: Tensor = _Take.apply(dx, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return taken
+
+
+class _Put(torch.autograd.Function):
+    """(batch, C, p), (batch, p) -> (batch, C, sites), zero where nothing was taken."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(g: Tensor, index: Tensor, sites: int) -> Tensor:
+        n, c = g.shape[:2]
+        last = g.movedim(1, -1)
+        if last.is_contiguous():
+            rows = g.new_zeros(n * sites, c)
+            rows = rows.index_copy(0, _rows(index, sites), last.reshape(-1, c))
+            return rows.view(n, sites, c).movedim(-1, 1)
+        return g.new_zeros(n, c, sites).scatter(2, index.unsqueeze(1).expand(-1, c, -1), g)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+        _, index, ctx.sites = inputs
+        ctx.save_for_backward(index)
+        ctx.save_for_forward(index)
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> tuple[Tensor, None, None]:
+        taken: Tensor = _Take.apply(v, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
+        return taken, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, dg: Tensor, *_: None) -> Tensor:
+        put: Tensor = _Put.apply(dg, *ctx.saved_tensors, ctx.sites)  # type: ignore[no-untyped-call]
+        return put
+
+
+def _rows(index: Tensor, sites: int) -> Tensor:
+    """Indices into the rows of (batch · sites, C)."""
+    start = torch.arange(index.shape[0], device=index.device) * sites
+    return (index + start.unsqueeze(1)).flatten()

@@ -1,0 +1,58 @@
+"""Polyphase pooling: stride-2 subsampling that commutes with the group.
+
+Of the 2^d polyphase components of a sample the one of the largest norm is kept, one choice for all
+channels and fibre elements. Point-group elements (about the array centre) permute the components
+and pool(g·x) = g·pool(x) exactly; an even shift of the input is half of it in the output, an odd
+one a shift that depends on the phases chosen. Inputs with exactly equal components (a symmetric
+image) have no equivariant choice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor, nn
+
+from groupella.groups import FeatureSpace
+
+from ._phases import NORMS, Norm, check_even, choose_phase, take_phase
+
+
+class PolyphasePool(nn.Module):
+    """Halve every side of the lattice; the phase is chosen for each sample on its own.
+
+    norm: "inf" (default: the maximum does not depend on the order of summation, so rotations
+        permute the choice exactly; ties go to the larger ℓ2 norm, then to the first), "l1" or "l2".
+        On a fibre that the ambient group does not permute (up to signs) the entry of a channel at
+        a site is the ℓ2 norm of its fibre.
+    """
+
+    def __init__(self, space: FeatureSpace, norm: Norm = "inf") -> None:
+        super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"PolyphasePool: norm must be one of {NORMS}, got {norm!r}")
+        if not space.ambient.is_catalogue:
+            raise ValueError(
+                f"PolyphasePool: {space.ambient} is defined by generators on {space.lattice} and "
+                "does not act on the pooled lattice; use stride=1"
+            )
+        check_even(space.lattice.shape)
+        self.space_in = space
+        self.space_out = space.with_lattice(tuple(s // 2 for s in space.lattice.shape))
+        self.norm: Norm = norm
+        self._fibre = 1 if _permutes_up_to_signs(space) else space.fibre_size
+
+    def choose(self, x: Tensor) -> Tensor:
+        """The phase of each sample, (batch,), numbered with the last axis fastest."""
+        self.space_in.check(x)
+        return choose_phase(x, self.norm, self._fibre)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return take_phase(x, self.choose(x))
+
+    def extra_repr(self) -> str:
+        return f"{self.space_in.shape} -> {self.space_out.shape}, norm={self.norm!r}"
+
+
+def _permutes_up_to_signs(space: FeatureSpace) -> bool:
+    matrices = [space.fibre_matrix(g) for g in space.generators(space.ambient)]
+    return all(np.array_equal(np.abs(m), np.rint(np.abs(m))) for m in matrices)
