@@ -3,6 +3,7 @@
 from ._action import Action
 from ._bridges import from_e2cnn, from_escnn, to_e2cnn, to_escnn
 from ._catalogue import (
+    axial,
     c2,
     c4,
     cm,
@@ -46,6 +47,7 @@ __all__ = [
     "LatticeElement",
     "SiteElement",
     "Symmetry",
+    "axial",
     "c2",
     "c4",
     "character",

@@ -12,10 +12,11 @@ from functools import lru_cache
 import numpy as np
 
 from ._escnn import load_group
-from ._matrices import IntMatrix, identity
+from ._matrices import IntMatrix, as_matrix, identity
 from ._symmetry import Symmetry
 
 __all__ = [
+    "axial",
     "c2",
     "c4",
     "cm",
@@ -48,7 +49,7 @@ ANTITRANSPOSE: IntMatrix = ((0, -1), (-1, 0))
 
 def flip_matrix(axis: int, dim: int) -> IntMatrix:
     """Reverse one array axis."""
-    if not isinstance(axis, int) or not 0 <= axis < dim:
+    if axis not in range(dim):
         raise ValueError(f"axis {axis!r} is not an axis of a {dim}-dimensional lattice")
     return tuple(tuple(-v if i == axis else v for v in row) for i, row in enumerate(identity(dim)))
 
@@ -179,6 +180,20 @@ def inversion(translations: bool = False) -> Symmetry:
     return Symmetry.catalogue("p-1" if translations else "inversion", 3, translations, (INVERSION,))
 
 
+def axial(order: int = 4, axis: int = 0, translations: bool = True) -> Symmetry:
+    """Rotations of voxels by 360°/order (2 or 4) about one array axis, with translations or not."""
+    if order not in (2, 4) or axis not in range(3):
+        raise ValueError(
+            f"axial takes the order 2 or 4 and an axis 0, 1, 2; got {order!r}, {axis!r}"
+        )
+    a, b = (i for i in range(3) if i != axis)
+    quarter = np.zeros((3, 3), dtype=int)
+    quarter[axis, axis], quarter[a, b], quarter[b, a] = 1, -1, 1
+    matrix = as_matrix(np.linalg.matrix_power(quarter, 4 // order))
+    kind = "" if translations else ",point"
+    return Symmetry.catalogue(f"axial{order}({axis}{kind})", 3, translations, (matrix,))
+
+
 def permutations(n: int) -> Symmetry:
     """S_n on a set of n points, from two generators; never enumerated."""
     _check_count("permutations", n)
@@ -204,7 +219,7 @@ def cyclic(n: int, fibre: object = None) -> Symmetry:
 
 
 def _check_count(name: str, n: int) -> None:
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise ValueError(f"{name}(n) takes a positive number of points, got {n!r}")
 
 
@@ -215,6 +230,7 @@ def _registry() -> dict[tuple[object, ...], Symmetry]:
     line = (translations(1), line_reflections(), mirror(0, dim=1))
     cube = (octahedral(), octahedral(mirrors=True), octahedral_point(), octahedral_point(True))
     axes = [f(axis, dim=3) for f in (flips, mirror) for axis in range(3)]
+    axes += [axial(n, axis, t) for n in (2, 4) for axis in range(3) for t in (True, False)]
     space = (translations(3), *cube, *axes, inversion(), inversion(translations=True))
     return {s.key: s for s in (*plane, *square, diagonal(anti=True), *line, *space)}
 

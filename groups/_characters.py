@@ -2,8 +2,8 @@
 
 χ(g) = (signed number of fixed sites) × tr ρ(g). By orthogonality the equivariant maps V → W of a
 finite group have dimension ⟨χ_V, χ_W⟩ = mean_g χ_V(g) χ_W(g): a check of bases that knows nothing
-of how they were made. For catalogue symmetries the fixed sites of all translations t after one point
-matrix M are counted at once: M(s − c) + c + t = s for exactly one t per site s.
+of how they were made. For catalogue symmetries the fixed sites of all translations t after one
+point matrix M are counted at once: M(s − c) + c + t = s for exactly one t per site s.
 """
 
 from __future__ import annotations

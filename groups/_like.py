@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["index_like", "values_like"]
+__all__ = ["gather", "values_like"]
 
 
-def index_like(index: NDArray[np.intp], x: Any) -> Any:
-    """An index array for x."""
+def gather(x: Any, index: NDArray[np.intp]) -> Any:
+    """Columns of a matrix x, numpy or torch."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
-        return torch.as_tensor(np.array(index), device=x.device)
-    return index
+        return x.index_select(1, torch.as_tensor(np.array(index), device=x.device))
+    return np.take(x, index, axis=1)
 
 
 def values_like(values: NDArray[np.float64], x: Any) -> Any:

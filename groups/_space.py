@@ -21,7 +21,7 @@ from ._action import Action
 from ._elements import Element, LatticeElement, SiteElement
 from ._fibre import Fibre, make_fibre
 from ._lattice import Lattice
-from ._like import index_like, values_like
+from ._like import gather, values_like
 from ._matrices import identity, site_permutation
 from ._order import as_site_element, is_inside
 from ._sampling import sample_elements
@@ -140,26 +140,26 @@ class FeatureSpace:
         self.check(x)
         shape: tuple[int, ...] = x.shape  # type: ignore[attr-defined]
         size, sites = self.fibre.size, self.lattice.size
-        flat: Any = x
-        gather = _gather(self.lattice, self.fibre, g)
-        if gather is not None:
-            index, signs = gather
-            flat = flat.reshape(shape[0], self.channels, size * sites)
-            flat = flat[..., index_like(index, x)]
+        fields = shape[0] * self.channels
+        moved: Any = x
+        plan = _plan(self.lattice, self.fibre, g)
+        if plan is not None:
+            index, signs = plan
+            moved = gather(moved.reshape(fields, size * sites), index)
             if signs is not None:
-                flat = flat * values_like(signs, x)
-            return flat.reshape(shape)  # type: ignore[no-any-return]
+                moved = moved * values_like(signs, x)
+            return moved.reshape(shape)  # type: ignore[no-any-return]
         action = self.action(g)
-        flat = flat.reshape(shape[0], self.channels, size, sites)
+        moved = moved.reshape(fields * size, sites)
         if action.permutation is None:
-            flat = flat @ values_like(action.site_matrix.T, x)
+            moved = moved @ values_like(action.site_matrix.T, x)
         else:
             back = np.argsort(action.permutation)
-            flat = flat[..., index_like(back, x)]
+            moved = gather(moved, back)
             if action.site_signs is not None:
-                flat = flat * values_like(action.site_signs[back], x)
-        flat = values_like(action.fibre, x) @ flat
-        return flat.reshape(shape)  # type: ignore[no-any-return]
+                moved = moved * values_like(action.site_signs[back], x)
+        moved = values_like(action.fibre, x) @ moved.reshape(fields, size, sites)
+        return moved.reshape(shape)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         shape = "×".join(map(str, self.lattice.shape)) or "()"
@@ -198,9 +198,7 @@ def _action(lattice: Lattice, fibre: Fibre, g: Element) -> Action:
 
 
 @lru_cache(maxsize=128)
-def _gather(
-    lattice: Lattice, fibre: Fibre, g: Element
-) -> tuple[IntArray, FloatArray | None] | None:
+def _plan(lattice: Lattice, fibre: Fibre, g: Element) -> tuple[IntArray, FloatArray | None] | None:
     """(index, signs) with (g·x)[i] = signs[i] x[index[i]], signs ``None`` when all are +1.
 
     ``None`` when the action is no signed permutation.
