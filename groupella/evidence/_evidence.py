@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -217,18 +218,21 @@ class Evidence:
         self,
         data: tuple[Tensor, Tensor] | Batches,
         names: Sequence[str] | None = None,
+        *,
+        n_data: int | None = None,
         **options: Any,
     ) -> dict[str, Tensor]:
         """∂ log p(D) / ∂ of parameters inside the network, through fit and factors.
 
         `names` are qualified names; by default the prior's hyperparameters (lengthscales, anchor
-        positions). Nothing is written to `.grad`.
+        positions). `data` may be a part of the `n_data` data and then stands for all of them.
+        Nothing is written to `.grad`.
         """
         chosen = list(self.prior.hyperparameters if names is None else names)
         if not chosen:
             return {}
         parameters = dict(self.network.named_parameters())
-        blocks = curvature(
+        blocks: Mapping[str, KroneckerBlock] = curvature(
             self.network,
             self.likelihood,
             data,
@@ -236,7 +240,10 @@ class Evidence:
             ignore=[n for n in self.uncovered if n not in chosen],
             **options,
         )
-        fitted = data_fit(self.network, self.likelihood, data, differentiable=True).value
+        fit = data_fit(self.network, self.likelihood, data, differentiable=True)
+        represented = fit.n_data if n_data is None else n_data
+        blocks = {k: replace(b, n_data=float(represented)) for k, b in blocks.items()}
+        fitted = fit.value * (represented / fit.n_data)
         value = self.log_marginal_likelihood(blocks, fitted)
         gradients = torch.autograd.grad(value, [parameters[n] for n in chosen], allow_unused=True)
         return {

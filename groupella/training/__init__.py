@@ -4,3 +4,10 @@ from ._checkpoint import Checkpoint as Checkpoint
 from ._checkpoint import CheckpointError as CheckpointError
 from ._checkpoint import load_checkpoint as load_checkpoint
 from ._checkpoint import save_checkpoint as save_checkpoint
+from ._distributed import Processes as Processes
+from ._fit import Fit as Fit
+from ._fit import Interrupted as Interrupted
+from ._fit import fit as fit
+from ._history import EpochRecord as EpochRecord
+from ._history import History as History
+from ._settings import Settings as Settings

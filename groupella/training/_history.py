@@ -1,0 +1,69 @@
+"""What happened, epoch by epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch. `objective` is the MAP loss a datum; evidence is in nats, None without update."""
+
+    epoch: int
+    objective: float
+    nll: float
+    accuracy: float | None
+    lr: float
+    seconds: float
+    log_evidence: float | None = None
+    precisions: dict[str, float] | None = None
+    effective_parameters: dict[str, float] | None = None
+    noise: float | None = None
+    validation_nll: float | None = None
+    validation_accuracy: float | None = None
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass
+class History:
+    """Records in order."""
+
+    records: list[EpochRecord] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[EpochRecord]:
+        return iter(self.records)
+
+    def __getitem__(self, index: int) -> EpochRecord:
+        return self.records[index]
+
+    @property
+    def evidences(self) -> list[float]:
+        """The log evidence of each update so far."""
+        return [r.log_evidence for r in self.records if r.log_evidence is not None]
+
+    def column(self, name: str) -> list[Any]:
+        """One field over the epochs."""
+        return [getattr(r, name) for r in self.records]
+
+    def as_list(self) -> list[dict[str, Any]]:
+        return [asdict(r) for r in self.records]
+
+    @classmethod
+    def from_list(cls, entries: list[dict[str, Any]]) -> History:
+        return cls([EpochRecord(**{**e, "remarks": tuple(e["remarks"])}) for e in entries])
+
+    def save(self, path: str | Path) -> Path:
+        """Write as JSON, atomically."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(self.as_list(), indent=1) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+        return path

@@ -1,0 +1,134 @@
+"""What the user sees while training: a progress bar, and TensorBoard scalars on request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from ._history import EpochRecord
+
+
+class Display(Protocol):
+    """Told of every step and epoch."""
+
+    def __enter__(self) -> Display: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+    def step(self, done: int) -> None: ...
+
+    def epoch(self, record: EpochRecord, n_data: int) -> None: ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Silent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def step(self, done: int) -> None:
+        return
+
+    def epoch(self, record: EpochRecord, n_data: int) -> None:
+        return
+
+
+class Bar:
+    """A rich progress bar: epoch, loss, accuracy, evidence a datum, time passed and left."""
+
+    def __init__(self, steps: int, done: int, epochs: int) -> None:
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            transient=False,
+        )
+        self._epochs = epochs
+        self._task = self._progress.add_task(
+            "fit", total=steps, completed=done, epoch=f"0/{epochs}", numbers=""
+        )
+        self._evidence: str = ""
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def step(self, done: int) -> None:
+        self._progress.update(self._task, completed=done)
+
+    def epoch(self, record: EpochRecord, n_data: int) -> None:
+        if record.log_evidence is not None:
+            self._evidence = f"evidence {record.log_evidence / n_data:.3f}"
+        numbers = [f"loss {record.objective:.4f}"]
+        if record.accuracy is not None:
+            numbers.append(f"accuracy {100 * record.accuracy:.1f} %")
+        if record.validation_accuracy is not None:
+            numbers.append(f"validation {100 * record.validation_accuracy:.1f} %")
+        if self._evidence:
+            numbers.append(self._evidence)
+        self._progress.update(
+            self._task, epoch=f"{record.epoch + 1}/{self._epochs}", numbers=", ".join(numbers)
+        )
+        for remark in record.remarks:
+            self._progress.console.print(remark)
+
+
+class TensorBoard:
+    """Scalars of every epoch, for those who have tensorboard installed."""
+
+    def __init__(self, directory: str | Path, purge: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError(
+                "tensorboard=… needs the package tensorboard: pip install tensorboard"
+            ) from error
+        # Records of epochs that are about to be repeated after a crash are purged.
+        self._writer: Any = SummaryWriter(str(directory), purge_step=purge)
+
+    def epoch(self, record: EpochRecord, n_data: int) -> None:
+        scalars: dict[str, float | None] = {
+            "objective": record.objective,
+            "nll": record.nll,
+            "accuracy": record.accuracy,
+            "lr": record.lr,
+            "validation/nll": record.validation_nll,
+            "validation/accuracy": record.validation_accuracy,
+            "noise": record.noise,
+        }
+        if record.log_evidence is not None:
+            scalars["evidence per datum"] = record.log_evidence / n_data
+        for name, value in (record.precisions or {}).items():
+            scalars[f"precision/{name}"] = value
+        for name, value in (record.effective_parameters or {}).items():
+            scalars[f"gamma/{name}"] = value
+        for name, scalar in scalars.items():
+            if scalar is not None:
+                self._writer.add_scalar(name, scalar, record.epoch)
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,80 @@
+"""A run as a checkpoint, and back: with the same data and settings it continues bit for bit."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from ._checkpoint import Checkpoint, CheckpointError
+from ._diagnosis import check_parameters
+from ._fingerprint import check_fingerprint, fingerprint
+from ._history import History
+from ._optimisers import load_optimiser_state, optimiser_state
+from ._randomness import global_states, set_global_states
+from ._run import Counters, Run
+
+
+def state_of(run: Run) -> Checkpoint:
+    """The whole state. Raises rather than describe weights that are not finite."""
+    check_parameters(run.network)
+    random_tensors, random_state = global_states()
+    sections: dict[str, dict[str, Tensor]] = {
+        "network": run.network.state_dict(),
+        "prior": run.evidence.prior.state_dict(),
+        "random": random_tensors,
+    }
+    if isinstance(run.evidence.likelihood, nn.Module):
+        sections["likelihood"] = run.evidence.likelihood.state_dict()
+    optimisers = {}
+    for name, optimiser in run.optimisers().items():
+        sections[name], optimisers[name] = optimiser_state(optimiser)
+    state = {
+        "settings": run.settings.as_dict(),
+        "fingerprint": fingerprint(run.network, run.evidence.prior),
+        "data": run.examples.digest(),
+        "world": run.processes.world,
+        "counters": vars(run.counters),
+        "history": run.history.as_list(),
+        "optimisers": optimisers,
+        "random": random_state,
+        "threads": torch.get_num_threads(),
+        "versions": {"torch": torch.__version__, "python": platform.python_version()},
+    }
+    tensors = {f"{s}/{k}": v for s, values in sections.items() for k, v in values.items()}
+    return Checkpoint(tensors, state)
+
+
+def restore(run: Run, checkpoint: Checkpoint, source: object) -> None:
+    """Continue from a checkpoint of the same run, or say why it is not one."""
+    state = checkpoint.state
+    check_fingerprint(state["fingerprint"], fingerprint(run.network, run.evidence.prior), source)
+    differences = run.settings.differences(state["settings"])
+    if differences:
+        raise CheckpointError(
+            f"{source} was written with other settings: {'; '.join(differences)}. "
+            "Resume with the same settings, or train in another directory."
+        )
+    if state["data"] != run.examples.digest():
+        raise CheckpointError(
+            f"{source} was trained on other data ({state['data']}; here "
+            f"{run.examples.digest()}). Resume with the same data, in the same order."
+        )
+    if state["threads"] != torch.get_num_threads() or state["world"] != run.processes.world:
+        warnings.warn(
+            f"resuming with {torch.get_num_threads()} threads and {run.processes.world} "
+            f"process(es), begun with {state['threads']} and {state['world']}: "
+            "the result will differ in the last digits",
+            stacklevel=3,
+        )
+    run.network.load_state_dict(checkpoint.section("network"))
+    run.evidence.prior.load_state_dict(checkpoint.section("prior"))
+    if isinstance(run.evidence.likelihood, nn.Module):
+        run.evidence.likelihood.load_state_dict(checkpoint.section("likelihood"))
+    for name, optimiser in run.optimisers().items():
+        load_optimiser_state(optimiser, checkpoint.section(name), state["optimisers"][name])
+    set_global_states(checkpoint.section("random"), state["random"])
+    run.counters = Counters(**state["counters"])
+    run.history = History.from_list(state["history"])

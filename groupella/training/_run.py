@@ -1,0 +1,329 @@
+"""One training run: its parts, and the passes over the data that change them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from groupella.curvature import Curvature, curvature, exact, mc
+from groupella.evidence import DataFit, Evidence, JitterWarning, NonFiniteError, data_fit
+from groupella.evidence._fit_of_data import evaluation
+from groupella.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+
+from ._data import Examples, check_batch
+from ._diagnosis import check_parameters, culprit
+from ._distributed import Processes
+from ._history import EpochRecord, History
+from ._optimisers import (
+    learning_rate,
+    set_learning_rate,
+)
+from ._randomness import (
+    curvature_subset,
+    derived_seed,
+    epoch_order,
+    generator,
+)
+from ._settings import Settings
+from ._weights import WeightStep
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass
+class Counters:
+    """Where a run is: its next step, sums over the present epoch's steps, and the best so far."""
+
+    epoch: int = 0
+    step: int = 0
+    nll: float = 0.0
+    correct: float = 0.0
+    seen: int = 0
+    best: float | None = None
+    waiting: int = 0
+    stopped: bool = False
+
+
+class Run:
+    """Everything that changes during training, and the operations that change it."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        examples: Examples,
+        validation: Examples | None,
+        settings: Settings,
+        augment: Augment | None,
+        processes: Processes,
+    ) -> None:
+        self.evidence = evidence
+        self.network = evidence.network
+        self.examples = examples
+        self.validation = validation
+        self.settings = settings
+        self.augment = augment
+        self.processes = processes
+        self.counters = Counters()
+        self.history = History()
+        self.steps_per_epoch = -(-examples.n // settings.batch_size)
+        self.total_steps = settings.epochs * self.steps_per_epoch
+        self.hyper_names = self._hyper_names()
+        self.weights = WeightStep(self._trained(), examples.n, settings.prior_step)
+        self.network_hyper: torch.optim.Adam | None = None
+        if self.hyper_names:
+            named = dict(self.network.named_parameters())
+            self.network_hyper = torch.optim.Adam([named[n] for n in self.hyper_names])
+        if settings.method == "adam":
+            evidence.hyper_optimiser(settings.hyper_lr)
+        self._order: tuple[int, Tensor] | None = None
+
+    @property
+    def step_number(self) -> int:
+        return self.counters.epoch * self.steps_per_epoch + self.counters.step
+
+    def train_step(self) -> None:
+        """One step on the weights."""
+        counters = self.counters
+        size = self.settings.batch_size
+        indices = self._epoch_order()[counters.step * size : (counters.step + 1) * size]
+        lr = learning_rate(
+            self.settings.schedule, self.settings.lr, self.step_number, self.total_steps
+        )
+        nll, correct = self._gradient(self.processes.share(indices), len(indices))
+        if self.settings.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.weights.parameters.values(), self.settings.clip)
+        self.weights.step(lr, self.evidence.prior.precision_of_parameters())
+        counters.nll += nll
+        counters.correct += correct
+        counters.seen += len(indices)
+        counters.step += 1
+
+    def end_epoch(self, started: float) -> EpochRecord:
+        """Update precisions if it is time, measure, and record."""
+        counters, settings = self.counters, self.settings
+        check_parameters(self.network)
+        log_evidence: float | None = None
+        remarks: tuple[str, ...] = ()
+        if settings.updates_after(counters.epoch):
+            log_evidence, remarks = self._update_evidence()
+        record = self._record(started, log_evidence, remarks)
+        self.history.records.append(record)
+        counters.epoch += 1
+        counters.step = 0
+        counters.nll = counters.correct = 0.0
+        counters.seen = 0
+        return record
+
+    def collect(self, epoch: int, gradient: bool = False) -> None:
+        """Curvature on the epoch's subset and fit on all data, over all processes."""
+        settings, processes = self.settings, self.processes
+        n = self.examples.n
+        subset = curvature_subset(settings.seed, epoch, n, settings.curvature_subset)
+        samples = settings.curvature_samples
+        mode = exact() if samples is None else mc(samples, derived_seed(settings.seed, "mc", epoch))
+        blocks = curvature(
+            self.network,
+            self.evidence.likelihood,
+            self.examples.batches(processes.share(subset), settings.curvature_batch),
+            mode=mode,
+            approximation=settings.approximation,
+            ignore=self.evidence.uncovered,
+            group=processes.group,
+        )
+        fit = data_fit(
+            self.network,
+            self.evidence.likelihood,
+            self.examples.batches(processes.share(torch.arange(n)), settings.curvature_batch),
+            gradient=gradient,
+        )
+        self.evidence.observe(_representing(blocks, n), self._total_fit(fit))
+
+    def _gradient(self, indices: Tensor, batch: int) -> tuple[float, float]:
+        """Leave ∇ of the mean −log p over the global batch in `.grad`; its sum, and hits."""
+        likelihood = self.evidence.likelihood
+        nll, correct, finite = 0.0, 0.0, True
+        x = None
+        if len(indices):
+            x, y = self.examples.get(indices)
+            if self.augment is not None:
+                x = self.augment(x, self._augment_generator())
+            f = self.network(x)
+            if self.examples.tensors is None:
+                check_batch(x, y, f.shape, likelihood, indices)
+            loss = -likelihood.log_likelihood(f, y)
+            nll = float(loss.detach())
+            finite = nll == nll and abs(nll) != float("inf")
+            if finite:
+                torch.autograd.backward(loss / batch)
+                correct = hits(likelihood, f.detach(), y)
+        if self.processes.any(not finite):
+            raise NonFiniteError(
+                f"the loss is {nll} in step {self.counters.step} of epoch {self.counters.epoch}: "
+                + (culprit(self.network, x) if x is not None and not finite else "another process")
+            )
+        self.processes.add(self.weights.gradients())
+        return self.processes.total(nll), self.processes.total(correct)
+
+    def _update_evidence(self) -> tuple[float, tuple[str, ...]]:
+        settings, epoch = self.settings, self.counters.epoch
+        rate = learning_rate(settings.hyper_schedule, settings.hyper_lr, epoch, settings.epochs)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", JitterWarning)
+            self.collect(epoch, gradient=settings.method == "linearised")
+            assert settings.method != "map"
+            self.evidence.step(settings.method, settings.hyper_steps, rate)
+            if self.network_hyper is not None:
+                self._network_hyper_step(rate)
+        for warning in caught:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+        value = float(self.evidence.log_marginal_likelihood().detach())
+        if value != value:
+            raise NonFiniteError("the log evidence is NaN although all its factors are finite")
+        jitters = (w.message for w in caught if issubclass(w.category, JitterWarning))
+        return value, tuple(map(str, jitters))
+
+    def _network_hyper_step(self, rate: float) -> None:
+        """A step up the evidence for lengthscales and anchor positions, in every process alike."""
+        assert self.network_hyper is not None
+        settings, n = self.settings, self.examples.n
+        subset = curvature_subset(settings.seed, self.counters.epoch, n, settings.curvature_subset)
+        found = self.evidence.hyper_gradient(
+            self.examples.batches(subset, settings.curvature_batch),
+            self.hyper_names,
+            n_data=n,
+            approximation=settings.approximation,
+        )
+        named = dict(self.network.named_parameters())
+        for name, value in found.items():
+            if not bool(torch.isfinite(value).all()):
+                raise NonFiniteError(f"the evidence's gradient in {name} is not finite")
+            named[name].grad = -value
+        set_learning_rate(self.network_hyper, rate)
+        self.network_hyper.step()
+        self.network_hyper.zero_grad(set_to_none=True)
+
+    def _record(
+        self, started: float, log_evidence: float | None, remarks: tuple[str, ...]
+    ) -> EpochRecord:
+        counters, evidence, n = self.counters, self.evidence, self.examples.n
+        nll = counters.nll / max(counters.seen, 1)
+        penalty = float(evidence.prior.penalty(self.network).detach()) / n
+        gammas = None
+        if log_evidence is not None:
+            gammas = dict(
+                zip(evidence.prior.names, evidence.effective_parameters().tolist(), strict=True)
+            )
+        likelihood = evidence.likelihood
+        accurate = isinstance(likelihood, Categorical | Bernoulli)
+        noise = float(likelihood.noise.detach()) if isinstance(likelihood, Gaussian) else None
+        validation_nll, validation_accuracy = self._validate()
+        step = (counters.epoch + 1) * self.steps_per_epoch - 1
+        return EpochRecord(
+            epoch=counters.epoch,
+            objective=nll + penalty,
+            nll=nll,
+            accuracy=counters.correct / max(counters.seen, 1) if accurate else None,
+            lr=learning_rate(self.settings.schedule, self.settings.lr, step, self.total_steps),
+            seconds=time.perf_counter() - started,
+            log_evidence=log_evidence,
+            precisions=dict(
+                zip(evidence.prior.names, evidence.prior.precisions.tolist(), strict=True)
+            ),
+            effective_parameters=gammas,
+            noise=noise,
+            validation_nll=validation_nll,
+            validation_accuracy=validation_accuracy,
+            remarks=remarks,
+        )
+
+    def _validate(self) -> tuple[float | None, float | None]:
+        if self.validation is None:
+            return None, None
+        likelihood = self.evidence.likelihood
+        indices = self.processes.share(torch.arange(self.validation.n))
+        nll = correct = 0.0
+        with torch.no_grad(), evaluation(self.network):
+            for x, y in self.validation.batches(indices, self.settings.curvature_batch):
+                f = self.network(x)
+                nll -= float(likelihood.log_likelihood(f, y))
+                correct += hits(likelihood, f, y)
+        n = self.validation.n
+        accurate = isinstance(likelihood, Categorical | Bernoulli)
+        nll, correct = self.processes.total(nll), self.processes.total(correct)
+        return nll / n, correct / n if accurate else None
+
+    def _total_fit(self, fit: DataFit) -> DataFit:
+        """The fit over all processes."""
+        processes = self.processes
+        if processes.world == 1:
+            return fit
+        if fit.gradient is not None:
+            processes.add(fit.gradient.values())
+        return replace(
+            fit,
+            value=torch.tensor(processes.total(float(fit.value)), dtype=torch.float64),
+            n_data=round(processes.total(fit.n_data)),
+            outputs=round(processes.total(fit.outputs)),
+        )
+
+    def _epoch_order(self) -> Tensor:
+        epoch = self.counters.epoch
+        if self._order is None or self._order[0] != epoch:
+            self._order = (epoch, epoch_order(self.settings.seed, epoch, self.examples.n))
+        return self._order[1]
+
+    def _augment_generator(self) -> torch.Generator:
+        counters = self.counters
+        tags = ("augment", counters.epoch, counters.step, self.processes.rank)
+        return generator(self.settings.seed, *tags)
+
+    def _hyper_names(self) -> tuple[str, ...]:
+        """Parameters in the network that learn from the evidence instead of the loss."""
+        if self.settings.method == "map" or self.settings.network_hyper == "map":
+            return ()
+        frozen = self.evidence.constants
+        return tuple(n for n in self.evidence.prior.hyperparameters if n not in frozen)
+
+    def _trained(self) -> dict[str, nn.Parameter]:
+        trained = {
+            n: p
+            for n, p in self.network.named_parameters()
+            if p.requires_grad and n not in self.hyper_names
+        }
+        likelihood = self.evidence.likelihood
+        if not self.settings.learns_precisions and isinstance(likelihood, nn.Module):
+            for name, parameter in likelihood.named_parameters():
+                if parameter.requires_grad:
+                    trained[f"likelihood:{name}"] = parameter
+        return trained
+
+    def optimisers(self) -> dict[str, torch.optim.Optimizer]:
+        """All optimisers with a state, by name."""
+        found: dict[str, torch.optim.Optimizer | None] = {
+            "weights": self.weights.optimiser,
+            "precisions": self.evidence.optimiser,
+            "network-hyper": self.network_hyper,
+        }
+        return {name: optimiser for name, optimiser in found.items() if optimiser is not None}
+
+
+def hits(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
+    """The number of right predictions; of several binary outputs a datum, their mean share."""
+    if isinstance(likelihood, Categorical):
+        return float((f.argmax(1) == y).sum())
+    if isinstance(likelihood, Bernoulli):
+        right = (f > 0) == (y.reshape(f.shape) > 0.5)
+        return float(right.double().reshape(len(f), -1).mean(1).sum())
+    return 0.0
+
+
+def _representing(blocks: Curvature, n: int) -> Curvature:
+    """The curvature of a subset, standing for all n data."""
+    return Curvature({k: replace(b, n_data=float(n)) for k, b in blocks.items()}, n)

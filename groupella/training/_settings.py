@@ -1,0 +1,135 @@
+"""The settings of a run: everything that decides its result, besides the data and the network."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from ._optimisers import Schedule
+
+Method = Literal["map", "adam", "fixed_point", "linearised"]
+PriorStep = Literal["proximal", "gradient"]
+HyperMode = Literal["evidence", "map"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train. `fit(..., epochs=20)` changes single fields.
+
+    epochs, batch_size, lr, schedule: Adam on the weights; the schedule runs over all steps.
+    clip: largest norm of the gradient of the data term, None for no limit.
+    prior_step: how the prior acts on the weights: exactly, after each Adam step ("proximal", which
+        is stable at any δ), or by adding δ w / N to the gradient ("gradient"). See `_weights.py`.
+    method: "map" keeps precisions fixed; "fixed_point", "adam", "linearised" learn them
+        (see `Evidence.step`).
+    burn_in, update_every: precisions are updated after epoch burn_in and every so many thereafter,
+        and after the last one.
+    hyper_steps, hyper_lr, hyper_schedule: steps per update; rate and schedule for "adam".
+    network_hyper: how lengthscales and anchor positions without a prior learn: from the "evidence"
+        (one gradient step per update, rate hyper_lr) or with the weights ("map").
+    curvature_subset: how many random data curvature is taken on, None for all.
+    curvature_samples: None for exact curvature, or the number of Monte-Carlo columns.
+    approximation: "expand" or "reduce", see `groupella.curvature`.
+    curvature_batch: data per batch in passes for curvature and data fit.
+    patience: stop after so many updates without an evidence better by `min_gain` nats a datum.
+    checkpoint_every: epochs between checkpoints.
+    """
+
+    epochs: int = 60
+    batch_size: int = 64
+    lr: float = 0.003
+    schedule: Schedule = "cosine"
+    clip: float | None = None
+    prior_step: PriorStep = "proximal"
+    method: Method = "fixed_point"
+    burn_in: int = 3
+    update_every: int = 1
+    hyper_steps: int = 5
+    hyper_lr: float = 0.1
+    hyper_schedule: Schedule = "cosine"
+    network_hyper: HyperMode = "evidence"
+    curvature_subset: int | None = 400
+    curvature_samples: int | None = None
+    approximation: Literal["expand", "reduce"] = "expand"
+    curvature_batch: int = 200
+    patience: int | None = None
+    min_gain: float = 1e-3
+    seed: int = 0
+    checkpoint_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        _require(self.burn_in >= 0, "burn_in", "at least 0", self.burn_in)
+        for name in ("lr", "hyper_lr"):
+            _require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+        for name in ("clip", "curvature_subset", "curvature_samples", "patience"):
+            value = getattr(self, name)
+            _require(value is None or value > 0, name, "positive or None", value)
+        for name, choices in _CHOICES.items():
+            allowed = "one of " + ", ".join(map(repr, choices))
+            _require(getattr(self, name) in choices, name, allowed, getattr(self, name))
+
+    @property
+    def learns_precisions(self) -> bool:
+        return self.method != "map"
+
+    def updates_after(self, epoch: int) -> bool:
+        """Whether precisions are updated after `epoch` (0-based)."""
+        if not self.learns_precisions:
+            return False
+        done = epoch + 1
+        due = done >= self.burn_in and (done - self.burn_in) % self.update_every == 0
+        return due or done == self.epochs
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def differences(self, other: dict[str, Any]) -> list[str]:
+        """What would make a resumed run differ from the one that `other` describes."""
+        found = []
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), other.get(field.name)
+            if field.name != "checkpoint_every" and mine != theirs:
+                found.append(f"{field.name}={theirs!r} there, {mine!r} here")
+        return found
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Settings:
+        """The published protocol for CIFAR-10: thousands of epochs, meant for a GPU."""
+        protocol: dict[str, Any] = {
+            "epochs": 4000,
+            "batch_size": 128,
+            "lr": 0.01,
+            "prior_step": "gradient",
+            "method": "adam",
+            "burn_in": 10,
+            "update_every": 5,
+            "hyper_steps": 1,
+            "hyper_lr": 0.1,
+            "curvature_subset": None,
+        }
+        return cls(**{**protocol, **changes})
+
+
+_COUNTS = (
+    "epochs",
+    "batch_size",
+    "update_every",
+    "hyper_steps",
+    "curvature_batch",
+    "checkpoint_every",
+)
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "schedule": ("cosine", "constant"),
+    "hyper_schedule": ("cosine", "constant"),
+    "prior_step": ("proximal", "gradient"),
+    "method": ("map", "fixed_point", "adam", "linearised"),
+    "network_hyper": ("evidence", "map"),
+    "approximation": ("expand", "reduce"),
+}
+
+
+def _require(holds: bool, name: str, wanted: str, value: object) -> None:
+    if not holds:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")

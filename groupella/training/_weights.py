@@ -1,0 +1,77 @@
+"""The step on the weights: Adam on the data term, and a Gaussian prior that is stable at any δ.
+
+The objective is f(w) + ½ (δ/N)‖w‖² with f the mean −log p(y | x, w). Precisions range over many
+decades, and where δ/N is large, Adam on the sum only chatters around zero with an amplitude of the
+learning rate η: it cannot show the evidence that a path is not needed. The proximal step treats
+the prior exactly instead. With m, v Adam's moments of ∇f and d = √v + ε its metric,
+
+    w ← (w − η m/d) / (1 + η (δ/N) / d),
+
+whose fixed points satisfy m = −(δ/N) w, the stationary points of the objective.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ._settings import PriorStep
+
+EPSILON = 1e-8
+BETAS = (0.9, 0.999)
+
+
+class WeightStep:
+    """Adam on `parameters` with a Gaussian prior on some of them."""
+
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], n_data: int, prior_step: PriorStep
+    ) -> None:
+        self.parameters = dict(parameters)
+        self.n_data = n_data
+        self.prior_step = prior_step
+        self.optimiser = torch.optim.Adam(
+            list(self.parameters.values()), lr=0.0, betas=BETAS, eps=EPSILON, fused=True
+        )
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients of the data term; parameters that took no part get zeros."""
+        for parameter in self.parameters.values():
+            if parameter.grad is None and parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        return [p.grad for p in self.parameters.values() if p.grad is not None]
+
+    @torch.no_grad()
+    def step(self, lr: float, precisions: Mapping[str, float]) -> None:
+        """One step; `precisions` gives δ for each parameter that has a prior."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
+        governed = [
+            (p, precisions[name])
+            for name, p in self.parameters.items()
+            if name in precisions and p.grad is not None
+        ]
+        weights: list[Tensor] = [p for p, _ in governed]
+        scales = [delta / self.n_data for _, delta in governed]
+        if self.prior_step == "gradient" and weights:
+            gradients = [p.grad for p in weights if p.grad is not None]
+            torch._foreach_add_(gradients, list(torch._foreach_mul(weights, scales)))
+        self.optimiser.step()
+        if self.prior_step == "proximal" and weights:
+            self._shrink(weights, [lr * s for s in scales])
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def _shrink(self, weights: list[Tensor], strengths: Sequence[float]) -> None:
+        states = [self.optimiser.state[p] for p in weights]
+        metric = list(torch._foreach_sqrt([s["exp_avg_sq"] for s in states]))
+        # Adam's bias correction: v is too small by 1 − β₂ᵗ in its first steps.
+        corrections = [math.sqrt(1.0 - BETAS[1] ** float(s["step"])) for s in states]
+        torch._foreach_div_(metric, corrections)
+        torch._foreach_add_(metric, EPSILON)
+        torch._foreach_reciprocal_(metric)
+        torch._foreach_mul_(metric, strengths)
+        torch._foreach_add_(metric, 1.0)
+        torch._foreach_div_(weights, metric)
