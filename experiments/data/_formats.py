@@ -36,8 +36,10 @@ def parse_idx(content: bytes, name: str) -> Bytes:
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTE:
         raise DataError(f"{name} is not an idx file of unsigned bytes")
     start = 4 + 4 * content[3]
+    if len(content) < start:
+        raise DataError(f"{name} is truncated: {len(content)} bytes, less than its header")
     shape = tuple(int(n) for n in np.frombuffer(content[4:start], dtype=">u4"))
-    if len(shape) != content[3] or len(content) - start != math.prod(shape):
+    if len(content) - start != math.prod(shape):
         raise DataError(f"{name} is truncated: {len(content)} bytes for the shape {shape}")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 

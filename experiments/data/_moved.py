@@ -67,23 +67,24 @@ class Moved:
         x = self._placed(x, size)
         lattice = (int(x.shape[-2]), int(x.shape[-1]))
         space = GroupSet(self.group).space(lattice, int(x.shape[1]), fibre="trivial")
-        seed = int(rng.integers(2**31))
-        if self.obeys is None and self.place != "quadrant":
-            return act_each(space, space.sample(self.group, len(x), seed), x), y
-        cosets = self._cosets(lattice)
-        label = rng.integers(len(cosets), size=len(x))
-        inside = self._sample_obeyed(space, len(x), seed)
-        elements = [n * cosets[k] for n, k in zip(inside, label, strict=True)]
-        return act_each(space, elements, x), y * len(cosets) + torch.from_numpy(label)
+        drawn, label = self._drawn(space, len(x), rng), y
+        if self.obeys is not None:
+            number = self._coset_numbers(lattice)
+            coset = torch.tensor([number[g] for g in drawn])
+            label = y * (1 + max(number.values())) + coset
+        if self.everywhere:
+            seed = int(rng.integers(2**31))
+            inside = space.sample(self.obeys or self.group, len(x), seed)
+            drawn = [n * g for n, g in zip(inside, drawn, strict=True)]
+        return act_each(space, drawn, x), label
 
     def task(self, classes: tuple[str, ...], lattice: tuple[int, int]) -> Task:
         obeyed = self.obeys or self.group
-        remarks = _look_alikes(self.group, obeyed)
-        cosets = self._cosets(lattice) if self.obeys is not None else ()
-        if len(cosets) > 1:
-            parts = [self._coset_name(g, lattice) for g in cosets]
-            classes = tuple(f"{name}, {part}" for name in classes for part in parts)
-        return Task(classes, obeyed.name, remarks)
+        number = self._coset_numbers(lattice) if self.obeys is not None else {}
+        names = {k: self._coset_name(g, lattice) for g, k in reversed(number.items())}
+        if len(names) > 1:
+            classes = tuple(f"{c}, {names[k]}" for c in classes for k in range(len(names)))
+        return Task(classes, obeyed.name, _look_alikes(self.group, obeyed))
 
     def _placed(self, x: Tensor, size: int | None) -> Tensor:
         if self.place == "full":
@@ -104,35 +105,32 @@ class Moved:
             return list(everything)
         return [g for g in everything if isinstance(g, LatticeElement) and _by_halves(g)]
 
-    def _cosets(self, lattice: tuple[int, int]) -> tuple[Element, ...]:
-        """One element of each right coset Ng, that of N itself being the identity."""
-        if self.obeys is None:
-            return self._identity(lattice)
-        obeyed = self._elements(self.obeys, lattice)
-        seen: set[Element] = set()
-        chosen = []
+    def _drawn(self, space: FeatureSpace, n: int, rng: np.random.Generator) -> list[Element]:
+        """n random elements, the same whatever the labels obey."""
+        seed = int(rng.integers(2**31))
+        if self.place != "quadrant":
+            return space.sample(self.group, n, seed)
+        height, width = space.lattice.shape
+        few = self._elements(self.group, (height, width))
+        return [few[k] for k in np.random.default_rng(seed).integers(len(few), size=n)]
+
+    def _coset_numbers(self, lattice: tuple[int, int]) -> dict[Element, int]:
+        """The number of the right coset Ng that each element is in; 0 is N itself."""
+        obeyed = self._elements(self.obeys or self.group, lattice)
+        number: dict[Element, int] = {}
+        cosets = 0
         for g in self._elements(self.group, lattice):
-            if g in seen:
+            if g in number:
                 continue
-            chosen.append(g)
-            if len(chosen) > _MOST_COSETS:
+            number |= {n * g: cosets for n in obeyed}
+            cosets += 1
+            if cosets > _MOST_COSETS:
                 raise ValueError(
                     f"{self.obeys} has more than {_MOST_COSETS} cosets in {self.group} on "
                     f"{lattice}, too many classes; place the images in a quadrant, or choose a "
                     f"smaller group"
                 )
-            seen.update(n * g for n in obeyed)
-        return tuple(chosen)
-
-    def _identity(self, lattice: tuple[int, int]) -> tuple[Element, ...]:
-        return (GroupSet(self.group).space(lattice, 1, fibre="trivial").identity(),)
-
-    def _sample_obeyed(self, space: FeatureSpace, n: int, seed: int) -> list[Element]:
-        obeyed = self.obeys or self.group
-        if self.place != "quadrant" or self.everywhere:
-            return space.sample(obeyed, n, seed)
-        few = self._elements(obeyed, (space.lattice.shape[0], space.lattice.shape[1]))
-        return [few[k] for k in np.random.default_rng(seed).integers(len(few), size=n)]
+        return number
 
     def _coset_name(self, g: Element, lattice: tuple[int, int]) -> str:
         if self.place == "quadrant" and isinstance(g, LatticeElement) and len(self.group.point) < 2:

@@ -36,8 +36,9 @@ def from_npz(path: Path, seed: int = 0) -> Images:
     Labels: (n,), integers or strings. ``classes`` may name the classes 0, 1, ….
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
+        # Opened here, since numpy leaves the file open when it is no zip.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {key: archive[key] for key in archive.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{str(path)!r} cannot be read as an .npz: {error}") from error
     given = arrays.pop("classes", None)

@@ -1,0 +1,252 @@
+"""Finding, verifying and caching the files of a data set."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from groupella.experiments.data import DataError, _cache, _sources, public, verify
+from groupella.experiments.data._catalogue import CIFAR10, CIFAR100, FILE_SETS, MNIST
+
+
+def cache_files(tmp_path: Path) -> list[str]:
+    base = tmp_path / "user-cache"
+    return sorted(p.name for p in base.rglob("*") if p.is_file())
+
+
+def archive(tiny: object, path: Path, inside: str, mode: str) -> Path:
+    source = tiny.write(path.parent / "loose-source")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode) as tar:
+        for file in sorted(source.iterdir()):
+            tar.add(file, arcname=f"{inside}/{file.name}")
+    return path
+
+
+@pytest.mark.parametrize("folder", ["mnist", "MNIST/raw", "."])
+def test_loose_mnist_is_found(tiny_mnist, tmp_path: Path, folder: str) -> None:
+    tiny_mnist.write(tmp_path / folder)
+    images = public("mnist", tmp_path, download=False)
+    np.testing.assert_array_equal(images.train_x[:, 0], tiny_mnist.train_x)
+    np.testing.assert_array_equal(images.train_y, tiny_mnist.train_y)
+    assert images.train_x.dtype == torch.uint8
+    assert images.train_y.dtype == torch.int64
+    assert images.classes == tuple("0123456789")
+
+
+@pytest.mark.parametrize("dotted", [False, True])
+def test_unpacked_mnist_is_found(tiny_mnist, tmp_path: Path, dotted: bool) -> None:
+    for name, content in tiny_mnist.contents.items():
+        plain = name.removesuffix(".gz")
+        plain = plain.replace("-idx", ".idx") if dotted else plain
+        (tmp_path / plain).write_bytes(gzip.decompress(content))
+    images = public("mnist", tmp_path, download=False)
+    np.testing.assert_array_equal(images.train_x[:, 0], tiny_mnist.train_x)
+
+
+def test_environment_names_the_data_directory(tiny_mnist, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("GROUPELLA_DATA", str(tiny_mnist.write(tmp_path / "mine")))
+    assert len(public("mnist", download=False).train_y) == 20
+
+
+def test_given_directory_goes_before_the_environment(
+    tiny_mnist, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("GROUPELLA_DATA", str(tmp_path / "nowhere"))
+    given = tiny_mnist.write(tmp_path / "given")
+    assert len(public("mnist", given, download=False).train_y) == 20
+
+
+def test_a_data_directory_that_does_not_exist_is_an_error(tiny_mnist, monkeypatch) -> None:
+    monkeypatch.setenv("GROUPELLA_DATA", "/no/such/place")
+    with pytest.raises(DataError, match=r"GROUPELLA_DATA '/no/such/place' is not a directory"):
+        public("mnist", download=False)
+
+
+@pytest.mark.parametrize(
+    ("file", "mode"),
+    [
+        ("cifar-10-python.tar.gz", "w:gz"),
+        ("cifar10/cifar-10-batches-py.tar.xz", "w:xz"),
+        ("cifar10/cifar10.tar", "w:"),
+    ],
+)
+def test_archives_are_read_without_unpacking(
+    tiny_cifar10, tmp_path: Path, file: str, mode: str
+) -> None:
+    path = archive(tiny_cifar10, tmp_path / "d" / file, "cifar-10-batches-py", mode)
+    before = sorted(p for p in (tmp_path / "d").rglob("*") if "loose" not in str(p))
+    images = public("cifar10", tmp_path / "d", download=False)
+    assert images.train_x.shape == (20, 3, 32, 32)
+    np.testing.assert_array_equal(images.train_x.reshape(20, -1), tiny_cifar10.train_x)
+    np.testing.assert_array_equal(images.train_y, tiny_cifar10.train_y)
+    assert images.classes[-1] == "truck"
+    assert path.exists()
+    assert sorted(p for p in (tmp_path / "d").rglob("*") if "loose" not in str(p)) == before
+
+
+def test_an_archive_of_mnist_is_read(tiny_mnist, tmp_path: Path) -> None:
+    archive(tiny_mnist, tmp_path / "d" / "mnist.tar.gz", "MNIST/raw", "w:gz")
+    assert len(public("mnist", tmp_path / "d", download=False).train_y) == 20
+
+
+def test_archive_names_do_not_confuse_cifar10_and_cifar100() -> None:
+    import re
+
+    assert re.fullmatch(CIFAR10.archive, "cifar-10-python.tar.gz")
+    assert not re.fullmatch(CIFAR10.archive, "cifar-100-python.tar.gz")
+    assert not re.fullmatch(CIFAR10.archive, "cifar-10-binary.tar.gz")
+    assert re.fullmatch(CIFAR100.archive, "cifar-100-python.tar.gz")
+    assert not re.fullmatch(MNIST.archive, "fashion-mnist.tar.gz")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "empty"])
+def test_a_damaged_loose_file_is_one_clear_error(tiny_mnist, tmp_path: Path, damage: str) -> None:
+    file = tiny_mnist.write(tmp_path / "mnist") / "t10k-images-idx3-ubyte.gz"
+    content = bytearray(file.read_bytes())
+    if damage == "truncated":
+        content = content[:-5]
+    elif damage == "altered":
+        content[len(content) // 2] ^= 1
+    else:
+        content.clear()
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte.gz' is truncated or altered"):
+        public("mnist", tmp_path)
+    assert cache_files(tmp_path) == []
+    checks = verify("mnist", tmp_path)
+    assert [check.ok for check in checks] == [True, True, False, True]
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz", "w:"])
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.9])
+def test_a_truncated_archive_is_one_clear_error(
+    tiny_cifar10, tmp_path: Path, mode: str, fraction: float
+) -> None:
+    path = archive(tiny_cifar10, tmp_path / "d" / "cifar10.tar.gz", "cifar-10-batches-py", mode)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(fraction * len(content))])
+    with pytest.raises(DataError, match="truncated or"):
+        public("cifar10", tmp_path / "d")
+    assert cache_files(tmp_path) == []
+    assert not all(check.ok for check in verify("cifar10", tmp_path / "d"))
+
+
+def test_an_altered_batch_in_an_archive_is_named(tiny_cifar10, tmp_path: Path) -> None:
+    tiny_cifar10.contents["data_batch_3"] += b"\0"
+    archive(tiny_cifar10, tmp_path / "d" / "cifar10.tar.gz", "cifar-10-batches-py", "w:gz")
+    with pytest.raises(DataError, match=r"'data_batch_3' in .*cifar10.tar.gz' is truncated or alt"):
+        public("cifar10", tmp_path / "d")
+
+
+def test_links_in_an_archive_are_not_followed(tiny_cifar10, tmp_path: Path) -> None:
+    path = tmp_path / "cifar10.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        link = tarfile.TarInfo("cifar-10-batches-py/data_batch_1")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    with pytest.raises(DataError, match="'data_batch_1' is not in it"):
+        public("cifar10", tmp_path)
+
+
+def test_an_incomplete_set_says_what_is_missing(tiny_mnist, tmp_path: Path) -> None:
+    (tiny_mnist.write(tmp_path / "mnist") / "t10k-labels-idx1-ubyte.gz").unlink()
+    with pytest.raises(DataError, match=r"is incomplete: missing t10k-labels-idx1-ubyte.gz"):
+        public("mnist", tmp_path)
+
+
+def test_without_files_or_network_the_error_says_what_to_do(tiny_mnist) -> None:
+    with pytest.raises(DataError, match=r"groupella data fetch mnist.*GROUPELLA_DATA"):
+        public("mnist", download=False)
+    with pytest.raises(DataError, match="not on this machine"):
+        verify("mnist")
+
+
+def test_the_second_time_comes_from_the_cache(tiny_mnist, tmp_path: Path, monkeypatch) -> None:
+    tiny_mnist.write(tmp_path / "mnist")
+    first = public("mnist", tmp_path)
+    monkeypatch.setattr(_sources, "_parse", lambda located: pytest.fail("parsed again"))
+    second = public("mnist", tmp_path)
+    for name in ("train_x", "train_y", "test_x", "test_y"):
+        assert torch.equal(getattr(first, name), getattr(second, name))
+    assert second.classes == first.classes
+    assert cache_files(tmp_path) == ["mnist.safetensors"]
+
+
+def test_the_cache_serves_when_the_files_are_gone(tiny_mnist, tmp_path: Path) -> None:
+    public("mnist", tiny_mnist.write(tmp_path / "mine"))
+    assert len(public("mnist", download=False).train_y) == 20
+
+
+def test_changed_files_are_verified_again(tiny_mnist, tmp_path: Path) -> None:
+    folder = tiny_mnist.write(tmp_path / "mnist")
+    public("mnist", tmp_path)
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
+    with pytest.raises(DataError, match="truncated or altered"):
+        public("mnist", tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered", "noise"])
+def test_a_damaged_cache_is_rebuilt(tiny_mnist, tmp_path: Path, damage: str) -> None:
+    tiny_mnist.write(tmp_path / "mnist")
+    public("mnist", tmp_path)
+    entry = _cache.cache_directory() / "mnist.safetensors"
+    content = bytearray(entry.read_bytes())
+    if damage == "truncated":
+        content = content[:-100]
+    elif damage == "altered":
+        content[-100] ^= 1
+    else:
+        content[:] = os.urandom(100)
+    entry.write_bytes(content)
+    assert _cache.stored("mnist") is None
+    images = public("mnist", tmp_path)
+    np.testing.assert_array_equal(images.train_x[:, 0], tiny_mnist.train_x)
+    assert _cache.stored("mnist") is not None
+
+
+def test_an_interrupted_write_leaves_nothing(tiny_mnist, tmp_path: Path, monkeypatch) -> None:
+    tiny_mnist.write(tmp_path / "mnist")
+
+    def interrupted(arrays: object, path: Path, metadata: object) -> None:
+        Path(path).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_cache, "save_file", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        public("mnist", tmp_path)
+    assert cache_files(tmp_path) == []
+
+
+def test_an_unwritable_cache_is_only_a_warning(
+    tiny_mnist, tmp_path: Path, monkeypatch, caplog
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    tiny_mnist.write(tmp_path / "mnist")
+    with caplog.at_level(logging.WARNING):
+        assert len(public("mnist", tmp_path).train_y) == 20
+    assert "not kept for the next run" in caplog.text
+
+
+def test_the_catalogue_is_well_formed() -> None:
+    for files in FILE_SETS.values():
+        for member in files.members:
+            assert all(len(digest) == 32 and int(digest, 16) for _, digest in member.forms)
+        for item in files.downloads:
+            assert len(item.sha256) == 64
+            assert len(item.urls) >= 2
+            assert all(url.endswith("/" + item.file) for url in item.urls)
+            assert item.size > 0
+
+
+def test_an_unknown_public_set_is_an_error() -> None:
+    with pytest.raises(DataError, match="known are mnist, cifar10, cifar100"):
+        public("imagenet")
