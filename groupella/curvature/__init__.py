@@ -6,6 +6,7 @@ for them. See docs/curvature.md.
 
 from ._curvature import Curvature as Curvature
 from ._curvature import curvature as curvature
+from ._hypergradient import hypergradient as hypergradient
 from ._modes import exact as exact
 from ._modes import mc as mc
 from ._modes import subset as subset

@@ -8,18 +8,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._modes import subset as Subset
+from ._modes import Subset
 
 
 class Inputs:
     """Iterates over the inputs x of the data to be used; then `seen` of them were used or counted.
 
-    data is a pair (x, y) of tensors, or an iterable of batches: pairs, or inputs alone.
+    data is a pair (x, y) of tensors, taken in batches of `batch_size`, or an iterable of batches:
+    pairs, or inputs alone.
     """
 
-    def __init__(self, data: tuple[Tensor, Tensor] | Iterable[Any], subset: Subset | None) -> None:
+    def __init__(
+        self,
+        data: tuple[Tensor, Tensor] | Iterable[Any],
+        subset: Subset | int | None = None,
+        batch_size: int = 256,
+    ) -> None:
         self._data = data
-        self._subset = subset
+        self._batch_size = batch_size
+        self._subset = Subset(subset) if isinstance(subset, int) else subset
         self.seen = 0
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -37,7 +44,7 @@ class Inputs:
             chosen = torch.randperm(x.shape[0], generator=generator)[: self._subset.n]
             x = x[chosen.to(x.device)]
         if x.shape[0]:
-            yield x
+            yield from torch.split(x, self._batch_size)
 
     def _of_batches(self, data: Iterable[Any]) -> Iterator[Tensor]:
         left = None if self._subset is None else self._subset.n

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from ..likelihoods import Likelihood
+from groupella.likelihoods import Likelihood
+
 from ._batches import Inputs
-from ._collect import Approximation, BatchTape, Sharing, listening, undisturbed
-from ._modes import exact, mc
-from ._modes import subset as Subset
+from ._collect import Collector, Columns, undisturbed
+from ._modes import Exact, Mode, Subset
 from ._plan import Plan
 from ._sums import Sums
+from ._tape import Approximation, Sharing
 from .kronecker import KroneckerBlock
 
-Mode = exact | mc
 Data = tuple[Tensor, Tensor] | Iterable[Any]
 
 
@@ -69,13 +67,15 @@ def curvature(
     differentiable: bool | Sequence[str] = False,
     group: Any = None,
     sharing: Sharing | None = None,
+    batch_size: int = 256,
 ) -> Curvature:
     """Kronecker-factored curvature (GGN) of Σ_n −log p(y_n | f(x_n)), one block per parameter.
 
-    `data` is a pair (x, y) of tensors or an iterable of such batches; targets are not used. `mode`
-    is `exact()` (default) or `mc(m)`. `ignore` names parameters, or patterns such as "norm.*", that
-    get no block; any other trainable parameter that no shared linear map covers is an error.
-    Parameters that do not require a gradient are constants and get no block.
+    `data` is a pair (x, y) of tensors, taken `batch_size` at a time, or an iterable of such
+    batches; targets are not used. `mode` is `exact()` (default) or `mc(m)`; `subset(n)` takes n of
+    the data. `approximation` is KFAC "expand" or "reduce". `ignore` names parameters, or patterns
+    such as "norm.*", that get no block; any other trainable parameter that no shared linear map
+    covers is an error. Parameters that do not require a gradient are constants, without a block.
 
     With `differentiable=True`, or the names of parameters, the factors carry a graph with respect
     to (those) parameters; named ones need no block. `group` is a process group of
@@ -88,50 +88,38 @@ def curvature(
     if approximation not in ("expand", "reduce"):
         raise ValueError(f'approximation must be "expand" or "reduce", got {approximation!r}.')
     plan = Plan.of(network, ignore, differentiable)
-    inputs = Inputs(data, Subset(subset) if isinstance(subset, int) else subset)
-    columns = Columns(likelihood, mode or exact())
+    return collect(
+        network, likelihood, data, plan, mode, approximation, subset, group, sharing, batch_size
+    )
+
+
+def collect(
+    network: nn.Module,
+    likelihood: Likelihood,
+    data: Data,
+    plan: Plan,
+    mode: Mode | None,
+    approximation: Approximation,
+    subset: Subset | int | None,
+    group: Any,
+    sharing: Sharing | None,
+    batch_size: int,
+) -> Curvature:
+    """`curvature` with a plan."""
+    parallel = group not in (None, False)
+    if parallel and plan.keep:
+        raise ValueError(
+            "A graph does not cross processes: use hypergradient(..., passes=2, group=...)."
+        )
+    columns = Columns(likelihood, mode or Exact())
+    collector = Collector(network, columns, plan, approximation, sharing)
+    inputs = Inputs(data, subset, batch_size)
     sums = Sums()
     with undisturbed(network, plan.keep):
         for x in inputs:
-            tape = BatchTape(plan.names, x.shape[0], approximation, sharing, bool(plan.keep))
-            collect(network, x, columns, tape)
-            sums.add(tape.finish(), x.shape[0])
+            sums.add(collector.factors(x), x.shape[0])
     if not sums.count:
         raise ValueError("There are no data.")
     plan.check(sums.factors)
-    seen = inputs.seen if group in (None, False) else sums.all_reduce(inputs.seen, group)
+    seen = sums.all_reduce(inputs.seen, group) if parallel else inputs.seen
     return Curvature(dict(sums.blocks(network, seen)), seen)
-
-
-class Columns:
-    """The columns of the likelihood's root, in the chosen mode."""
-
-    def __init__(self, likelihood: Likelihood, mode: Mode) -> None:
-        self._likelihood = likelihood
-        self._mode = mode
-        self._generator = None
-        if isinstance(mode, mc):
-            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-            self._generator = torch.Generator().manual_seed(mode.seed + 7919 * rank)
-
-    def __call__(self, f: Tensor) -> Tensor:
-        """(N, K, columns), already divided by √m."""
-        if isinstance(self._mode, mc):
-            return self._likelihood.sample(f, self._mode.m, self._generator) / sqrt(self._mode.m)
-        return self._likelihood.hessian_root(f)
-
-
-def collect(network: nn.Module, x: Tensor, columns: Columns, tape: BatchTape) -> None:
-    """One forward pass, and one backward pass per column."""
-    with torch.enable_grad(), listening(network, tape):
-        f = network(x)
-        if f.shape[0] != x.shape[0]:
-            raise ValueError(
-                f"The network gives {f.shape[0]} outputs for {x.shape[0]} inputs; curvature needs "
-                "one row per sample."
-            )
-        f = f.flatten(1) if f.ndim > 2 else f
-        with torch.set_grad_enabled(tape.differentiable):
-            root = columns(f)
-    for r in range(root.shape[2]):
-        tape.backward(f, root[:, :, r], last=r == root.shape[2] - 1)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class exact:
+class Exact:
     """All columns of the likelihood's root: K−1 backward passes for K classes."""
 
 
 @dataclass(frozen=True)
-class mc:
+class MonteCarlo:
     """m random combinations of the columns: m backward passes, unbiased output factors."""
 
     m: int = 1
@@ -23,7 +23,7 @@ class mc:
 
 
 @dataclass(frozen=True)
-class subset:
+class Subset:
     """n of the data, standing for all of them.
 
     From a pair of tensors n are drawn at random; from an iterable of batches the first n are taken
@@ -36,3 +36,21 @@ class subset:
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError(f"subset needs at least one datum, got {self.n}.")
+
+
+Mode = Exact | MonteCarlo
+
+
+def exact() -> Exact:
+    """All columns of the likelihood's root."""
+    return Exact()
+
+
+def mc(m: int = 1, seed: int = 0) -> MonteCarlo:
+    """m random combinations of the columns; the same seed gives the same ones."""
+    return MonteCarlo(m, seed)
+
+
+def subset(n: int, seed: int = 0) -> Subset:
+    """n of the data, standing for all of them."""
+    return Subset(n, seed)

@@ -1,10 +1,15 @@
-"""Shared linear maps of stock layers: `nn.Linear` and `nn.Conv1d/2d/3d` as they are."""
+"""Shared linear maps of stock layers: `nn.Linear` and `nn.Conv1d/2d/3d` as they are.
+
+While factors are collected, circular convolutions of stride 1 run as `circular_conv`: the same
+result, but its adjoint is again a convolution, where autograd would fold the padding back.
+"""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..shared_maps import BiasMap, ConvMap, LinearMap, SharedLinearMap
+from groupella.circular import circular_conv
+from groupella.shared_maps import BiasMap, ConvMap, LinearMap, SharedLinearMap
 
 StockConv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 _CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -54,6 +59,17 @@ def conv_map(module: StockConv, x: Tensor) -> ConvMap:
         module.dilation,
         module.groups,
     )
+
+
+def stock_forward(module: nn.Module, x: Tensor, relayout: bool) -> Tensor:
+    """What the module's own forward gives; with `relayout` channels may come last in memory."""
+    if relayout and isinstance(module, _CONVS):
+        shared = conv_map(module, x)
+        odd = all(k % 2 for k in shared.kernel)
+        if shared.on_torus and odd and set(shared.dilation) == {1}:
+            return circular_conv(x, module.weight, module.bias, module.groups)
+    y: Tensor = type(module).forward(module, x)
+    return y
 
 
 def _padding(module: StockConv) -> tuple[tuple[int, int], ...]:

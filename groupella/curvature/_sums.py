@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from ..shared_maps import SharedLinearMap
-from ._collect import Factors
+from groupella.shared_maps import SharedLinearMap
+
+from ._tape import Factors
 from .kronecker import KroneckerBlock
 
 

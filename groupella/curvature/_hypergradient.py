@@ -1,0 +1,138 @@
+"""Gradients of an objective of the curvature with respect to hyperparameters inside the network.
+
+Lengthscales and the like shape the network's maps, and so its factors: the gradient of the evidence
+in them goes through all factors, second derivatives of the network included.
+
+With `passes=1` the graph of all backward passes is kept. With `passes=2` the factors F are computed
+first without a graph and the objective is differentiated with respect to them; a second pass over
+the data then takes the gradient of Σ ⟨∂objective/∂F, F⟩ column by column, so that only one column's
+graph is ever in memory. Both are exact; Monte-Carlo columns make either cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from groupella.likelihoods import Likelihood
+
+from ._batches import Inputs
+from ._collect import Collector, Columns, undisturbed
+from ._curvature import Curvature, Data, collect
+from ._modes import Exact, Mode, Subset
+from ._plan import Plan
+from ._tape import Approximation, Sharing
+
+Objective = Callable[[Curvature], Tensor]
+Cotangents = Mapping[str, tuple[Tensor, Tensor]]
+
+
+def hypergradient(
+    objective: Objective,
+    network: nn.Module,
+    likelihood: Likelihood,
+    data: Data,
+    wrt: Sequence[str],
+    *,
+    passes: int = 1,
+    mode: Mode | None = None,
+    approximation: Approximation = "expand",
+    subset: Subset | int | None = None,
+    ignore: Sequence[str] = (),
+    group: Any = None,
+    sharing: Sharing | None = None,
+    batch_size: int = 256,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The objective's value, and its gradient for each parameter of the network named in `wrt`.
+
+    `objective` maps a `Curvature` to a scalar; it may use the parameters directly, too. The other
+    arguments are those of `curvature`. With `passes=2` the data are read twice.
+    """
+    if passes not in (1, 2):
+        raise ValueError(f"passes must be 1 (one graph) or 2 (low memory), got {passes}.")
+    if passes == 2 and isinstance(data, Iterator):
+        raise TypeError("passes=2 reads the data twice: pass a list or a loader, no iterator.")
+    plan = Plan.of(network, ignore, wrt)
+    hyperparameters = [dict(network.named_parameters())[name] for name in wrt]
+    blocks = collect(
+        network,
+        likelihood,
+        data,
+        plan if passes == 1 else replace(plan, keep=frozenset()),
+        mode,
+        approximation,
+        subset,
+        group,
+        sharing,
+        batch_size,
+    )
+    if passes == 1:
+        value = objective(blocks)
+        gradients = _gradients(value, hyperparameters)
+        return value.detach(), dict(zip(wrt, gradients, strict=True))
+
+    leaves, factors = _as_leaves(blocks)
+    value = objective(leaves)
+    found = _gradients(value, [*hyperparameters, *factors])
+    direct, pulled = found[: len(wrt)], found[len(wrt) :]
+    cotangents = dict(zip(blocks, zip(pulled[::2], pulled[1::2], strict=True), strict=True))
+    collector = Collector(
+        network, Columns(likelihood, mode or Exact()), plan, approximation, sharing
+    )
+    inputs = Inputs(data, subset, batch_size)
+    indirect = _second_pass(collector, inputs, cotangents, hyperparameters)
+    if group not in (None, False):
+        for gradient in indirect:
+            dist.all_reduce(gradient, group=None if group is True else group)
+    total = [a + b for a, b in zip(direct, indirect, strict=True)]
+    return value.detach(), dict(zip(wrt, total, strict=True))
+
+
+def _second_pass(
+    collector: Collector, inputs: Inputs, cotangents: Cotangents, wrt: list[nn.Parameter]
+) -> list[Tensor]:
+    """Σ ⟨∂objective/∂F, ∂F/∂wrt⟩, one column at a time."""
+    total = [torch.zeros_like(p) for p in wrt]
+
+    def add(scalar: Tensor) -> None:
+        for sum_, gradient in zip(total, _gradients(scalar, wrt, retain=True), strict=True):
+            sum_ += gradient
+
+    with undisturbed(collector.network, collector.plan.keep):
+        for x in inputs:
+            f, root, tape = collector.forward(x)
+            add(_inner([(cotangents[n][0], t.input_gram) for n, t in tape.factors.items()]))
+            for r in range(root.shape[2]):
+                tape.backward(f, root[:, :, r], last=False)
+                add(_inner([(cotangents[n][1], g) for n, g in tape.take_outputs().items()]))
+            tape.close()
+    return total
+
+
+def _inner(pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
+    return torch.stack([(a * b).sum() for a, b in pairs]).sum()
+
+
+def _gradients(value: Tensor, wrt: Sequence[Tensor], retain: bool = False) -> list[Tensor]:
+    """∂value/∂wrt, zero where there is no dependence."""
+    if not value.requires_grad:
+        return [torch.zeros_like(p) for p in wrt]
+    return list(torch.autograd.grad(value, wrt, retain_graph=retain, materialize_grads=True))
+
+
+def _as_leaves(blocks: Curvature) -> tuple[Curvature, list[Tensor]]:
+    leaves = {
+        name: replace(
+            block,
+            input_factors=block.input_factors.detach().requires_grad_(),
+            output_factors=block.output_factors.detach().requires_grad_(),
+        )
+        for name, block in blocks.items()
+    }
+    factors = [t for b in leaves.values() for t in (b.input_factors, b.output_factors)]
+    return Curvature(leaves, blocks.n_data), factors

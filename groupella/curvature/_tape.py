@@ -1,0 +1,176 @@
+"""What one batch says: input grams on the way forward, output grams on the way back.
+
+Every use of a shared linear map in the forward pass is heard (`record`, or a stock layer's). Its
+input gram is computed at once, and its output becomes a point of the graph where a gradient is
+wanted. One backward pass per column of the likelihood's root then brings the output gradients,
+whose grams are summed. With all parameters frozen, the graph begins at the first recorded output,
+not at the data, and autograd never computes a weight gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from groupella.shared_maps import BlockMap, SharedLinearMap
+
+Approximation = Literal["expand", "reduce"]
+Sharing = Literal["block", "sum"]
+
+
+@dataclass
+class Factors:
+    """Sums for one parameter, before any scaling; `uses` counts data × positions."""
+
+    shared_map: SharedLinearMap
+    input_gram: Tensor
+    output_gram: Tensor
+    uses: float
+
+    def add(self, other: Factors) -> None:
+        """Add those of another batch."""
+        self.input_gram = self.input_gram + other.input_gram
+        self.output_gram = self.output_gram + other.output_gram
+        self.uses += other.uses
+
+
+@dataclass
+class _Watched:
+    """An output, by the edge of the graph that its gradient flows through, and its maps."""
+
+    edge: GradientEdge
+    maps: list[tuple[str, SharedLinearMap]]
+
+
+class BatchTape:
+    """Listens to one forward pass; `backward` then adds one column of the root."""
+
+    def __init__(
+        self,
+        names: Mapping[int, str],
+        batch: int,
+        approximation: Approximation = "expand",
+        sharing: Sharing | None = None,
+        differentiable: bool = False,
+    ) -> None:
+        self.factors: dict[str, Factors] = {}
+        self.differentiable = differentiable
+        self._watched: list[_Watched] = []
+        self._names = names
+        self._batch = batch
+        self._reduce = approximation == "reduce"
+        self._sharing = sharing
+        self._start = torch.zeros((), requires_grad=True)
+
+    def __call__(
+        self, module: nn.Module, shared_map: SharedLinearMap, x: Tensor, y: Tensor
+    ) -> None:
+        parameter = getattr(module, shared_map.weight)
+        name = self._names.get(id(parameter))
+        if name is None:
+            return
+        if y.shape[0] != self._batch:
+            raise ValueError(
+                f"{name}: the output has {y.shape[0]} samples along its first axis, the batch has "
+                f"{self._batch}. Keep the batch axis first and fold nothing into it."
+            )
+        if self._sharing is not None and isinstance(shared_map, BlockMap):
+            shared_map = replace(shared_map, sharing=self._sharing)
+        with torch.set_grad_enabled(self.differentiable):
+            gram = self._input_gram(shared_map, x)
+        d_out = shared_map.as_blocks(parameter.detach()).shape[1]
+        uses = self._batch * (1 if self._reduce else shared_map.positions)
+        new = Factors(shared_map, gram, gram.new_zeros(1, d_out, d_out), uses)
+        if name in self.factors:
+            self.factors[name].add(new)
+        else:
+            self.factors[name] = new
+        self._watch(name, shared_map, y)
+
+    def backward(self, f: Tensor, column: Tensor, last: bool) -> None:
+        """Add the output grams of one column (N, K) of the likelihood's root."""
+        gradients = torch.autograd.grad(
+            f,
+            [watched.edge for watched in self._watched],
+            column,
+            retain_graph=self.differentiable or not last,
+            create_graph=self.differentiable,
+            allow_unused=True,
+        )
+        if self.differentiable:
+            for watched, gradient in zip(self._watched, gradients, strict=True):
+                if gradient is not None:
+                    self._add_outputs(watched, gradient)
+
+    def take_outputs(self) -> dict[str, Tensor]:
+        """The output grams so far, which then begin at zero again."""
+        taken = {name: factors.output_gram for name, factors in self.factors.items()}
+        for factors in self.factors.values():
+            factors.output_gram = torch.zeros_like(factors.output_gram)
+        return taken
+
+    def close(self) -> dict[str, Factors]:
+        """All factors. Lets go of the graph, whose hooks hold the tape, which holds the graph."""
+        self._watched = []
+        return self.factors
+
+    def _watch(self, name: str, shared_map: SharedLinearMap, y: Tensor) -> None:
+        if not y.requires_grad:
+            _start_graph(y, self._start)
+        edge = get_gradient_edge(y)
+        for known in self._watched:
+            if known.edge.node is edge.node and known.edge.output_nr == edge.output_nr:
+                known.maps.append((name, shared_map))
+                return
+        watched = _Watched(edge, [(name, shared_map)])
+        self._watched.append(watched)
+        if not self.differentiable:
+            # The gram is taken as soon as the gradient exists, while it is still in the cache.
+            y.register_hook(lambda g: self._add_outputs(watched, g))  # type: ignore[no-untyped-call]
+
+    def _add_outputs(self, watched: _Watched, g: Tensor) -> None:
+        for name, shared_map in watched.maps:
+            total = self.factors[name]
+            total.output_gram = total.output_gram + self._output_gram(shared_map, g)
+
+    def _input_gram(self, shared_map: SharedLinearMap, x: Tensor) -> Tensor:
+        if not self._reduce:
+            return shared_map.input_gram(x)
+        mean = shared_map.inputs(x).mean(2)
+        return torch.einsum("nbi,nbj->bij", mean, mean)
+
+    def _output_gram(self, shared_map: SharedLinearMap, g: Tensor) -> Tensor:
+        if not self._reduce:
+            return shared_map.output_gram(g)
+        total = shared_map.outputs(g).sum(2)
+        return torch.einsum("nbi,nbj->bij", total, total)
+
+
+class _Source(torch.autograd.Function):
+    """The identity, in place, as the beginning of a graph."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, _: Tensor) -> Tensor:
+        ctx.mark_dirty(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None]:
+        return None, None
+
+
+def _start_graph(y: Tensor, start: Tensor) -> None:
+    """Make y require a gradient, although it depends on nothing that does.
+
+    As an inner node of the graph rather than a leaf, y may be changed in place afterwards. A view
+    can only become a leaf; torch then raises if it is changed in place.
+    """
+    if y._is_view():
+        y.requires_grad_()
+    else:
+        _Source.apply(y, start)  # type: ignore[no-untyped-call]
