@@ -3,8 +3,8 @@
 escnn supplies the catalogue of groups and representations. Four of its habits would trouble our
 users, and all four are dealt with here, once:
 
-* Its dependency ``lie_learn`` is compiled for numpy 1. Where it cannot be imported a stand-in takes
-  the place of the one function that escnn wants from it.
+* Its dependency ``lie_learn`` is compiled for numpy 1. Where it cannot be imported, our own
+  ``_wigner`` takes the place of the one function that escnn wants from it.
 * It hands ``np.matrix`` to scikit-learn's ``randomized_svd``, which scikit-learn has refused since
   1.2. escnn is kept off that function and takes scipy's exact SVD instead.
 * It warns at import that ``py3nj`` is missing, although it only speeds up SO(3).
@@ -135,19 +135,13 @@ def _lie_learn() -> Iterator[None]:
 
 
 def _stand_in() -> dict[str, types.ModuleType]:
+    from ._wigner import wigner_D_matrix
+
     parts = _WIGNER.split(".")
     names = [".".join(parts[: i + 1]) for i in range(len(parts))]
     modules = {name: types.ModuleType(name) for name in names}
-    modules[_WIGNER].wigner_D_matrix = _no_wigner  # type: ignore[attr-defined]
+    vars(modules[_WIGNER])["wigner_D_matrix"] = wigner_D_matrix
     return modules
-
-
-def _no_wigner(*args: object, **kwargs: object) -> None:
-    raise ImportError(
-        "the irreducible representations of SO(3) and O(3) need the package lie_learn, which is "
-        "not there or does not load (lie_learn 0.0.2 is compiled for numpy 1): install "
-        "'numpy<2' and 'lie_learn' on Python 3.12 or older"
-    )
 
 
 @contextlib.contextmanager

@@ -1,0 +1,21 @@
+"""What holds for every test: one torch thread a worker, seeded, and nothing global left changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _same_world_for_every_test() -> Iterator[None]:
+    torch.manual_seed(0)
+    yield
+    assert torch.get_default_dtype() == torch.float32, "the test changed torch's default dtype"
+    assert torch.is_grad_enabled(), "the test left gradients switched off"
