@@ -70,6 +70,8 @@ class SparseConv(nn.Module):
         return self.grid.functions(self.omega, self.positions)
 
     def reset_parameters(self, gain: float = GAIN) -> None:
+        if self.weight.is_meta:
+            return
         with torch.no_grad():
             power = float(self.functions().square().sum())
         nn.init.normal_(self.weight, std=gain * (self.weight.shape[1] * power) ** -0.5)

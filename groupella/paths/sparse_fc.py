@@ -76,6 +76,8 @@ class SparseFC(nn.Module):
 
     def reset_parameters(self, gain: float = GAIN) -> None:
         """θ₂ keeps the variance, so that a small gain makes the output small and not z."""
+        if self.theta1.is_meta:
+            return
         with torch.no_grad():
             spread, projection = self.functions()
             spread_power = float(spread.square().sum(1).mean())
