@@ -25,7 +25,7 @@ def signed_permutation(matrix: npt.ArrayLike) -> SignedPermutation | None:
     """(perm, sign) of an orthogonal matrix with one ±1 in every column, else None."""
     given = np.asarray(matrix, dtype=np.float64)
     rounded = np.rint(given)
-    if not np.allclose(given, rounded, rtol=0, atol=ROUNDING_TOLERANCE):
+    if np.abs(given - rounded).max(initial=0.0) > ROUNDING_TOLERANCE:
         return None
     magnitude = np.abs(rounded)
     columns, rows = magnitude.sum(axis=0), magnitude.sum(axis=1)

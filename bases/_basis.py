@@ -6,6 +6,7 @@ rows of `matrix` are the basis maps, flattened: vec(W) = Bᵀu for coefficients 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -71,6 +72,10 @@ class Basis:
             return orbit_matrix(self.form, self.size)
         return sp.csr_array(self.form)
 
+    @property
+    def _rows(self) -> sp.csr_array | FloatArray:
+        return self.form if isinstance(self.form, np.ndarray) else self.matrix
+
     @cached_property
     def tensor(self) -> FloatArray:
         """The basis maps (dim, *shape), dense float64, read-only."""
@@ -100,7 +105,7 @@ class Basis:
         lead = given.shape[: given.ndim - len(self.shape)]
         if given.shape[len(lead) :] != self.shape:
             raise ValueError(f"maps must have shape (…, {self.shape}), got {given.shape}")
-        found: FloatArray = (self.matrix @ given.reshape(-1, self.size).T).T
+        found: FloatArray = (self._rows @ given.reshape(math.prod(lead), self.size).T).T
         return found.reshape(*lead, self.dim)
 
     def expand(self, coefficients: npt.ArrayLike) -> FloatArray:
@@ -108,7 +113,7 @@ class Basis:
         given = np.asarray(coefficients, dtype=np.float64)
         if given.ndim == 0 or given.shape[-1] != self.dim:
             raise ValueError(f"coefficients must have shape (…, {self.dim}), got {given.shape}")
-        maps: FloatArray = (self.matrix.T @ given.reshape(-1, self.dim).T).T
+        maps: FloatArray = (self._rows.T @ given.reshape(math.prod(given.shape[:-1]), self.dim).T).T
         return maps.reshape(*given.shape[:-1], *self.shape)
 
     def project(self, maps: npt.ArrayLike) -> FloatArray:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+import platformdirs
 import scipy.sparse as sp
 
 from ._arrays import FloatArray
@@ -42,14 +42,8 @@ _lock = threading.Lock()
 def cache_directory() -> Path:
     """Where bases are kept: groupella/bases in the user's cache directory."""
     if given := os.environ.get("XDG_CACHE_HOME"):
-        base = Path(given)
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path.home() / ".cache"
-    return base / "groupella" / "bases"
+        return Path(given) / "groupella" / "bases"
+    return platformdirs.user_cache_path("groupella", appauthor=False) / "bases"
 
 
 def clear_cache(disk: bool = True) -> None:
@@ -77,7 +71,7 @@ def _feed(digest: hashlib.blake2b, part: object) -> None:
     elif isinstance(part, np.ndarray):
         little = np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<"))
         digest.update(f"[{little.dtype.str}{little.shape}".encode())
-        digest.update(little)
+        digest.update(little.data)
     else:
         digest.update(f"{type(part).__name__}:{part!r};".encode())
 

@@ -103,9 +103,6 @@ def _check(bases: Mapping[str, Basis]) -> None:
     shapes = {name: basis.shape for name, basis in bases.items()}
     if len(set(shapes.values())) > 1:
         raise ValueError(f"all bases must be of maps of one shape, got {shapes}")
-    for name in bases:
-        if "&" in name:
-            raise ValueError(f"'&' joins the names of intersections and cannot be in {name!r}")
 
 
 def _closed(bases: Mapping[str, Basis]) -> tuple[dict[str, str], dict[str, Basis]]:
@@ -133,6 +130,10 @@ def _closed(bases: Mapping[str, Basis]) -> tuple[dict[str, str], dict[str, Basis
             ):
                 continue
             name = "&".join(member for member in bases if member in together)
+            if name in bases:
+                raise ValueError(
+                    f"the basis named {name!r} is not the intersection of those members"
+                )
             family[name], made_of[name] = common, together
             same[name] = name
             queue.append(name)

@@ -19,12 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ._arrays import IntArray, LabelArray, SignArray, SignedPermutation
+
+Indices: TypeAlias = "IntArray | LabelArray"
 
 _CHUNK = 1 << 21
 _MOST_PAIRS = 1 << 30
@@ -67,7 +70,7 @@ def _point_orbits(generators: Sequence[SignedPermutation], size: int) -> tuple[L
     return components(here, there, size)
 
 
-def components(here: IntArray, there: IntArray, size: int) -> tuple[LabelArray, int]:
+def components(here: Indices, there: Indices, size: int) -> tuple[LabelArray, int]:
     """Connected components, numbered by their smallest member."""
     edges = sp.coo_array((np.ones(len(here), np.int8), (here, there)), shape=(size, size))
     count, found = connected_components(edges, directed=False)
