@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -22,15 +21,6 @@ def shifted(x: Tensor, down: Tensor, right: Tensor, reach: int, fill: Tensor) ->
     windows = framed.unfold(2, height, 1).unfold(3, width, 1)
     samples = torch.arange(len(x), device=x.device)
     return windows[samples, :, reach - down, reach - right]
-
-
-def wrapped(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """As ``shifted``, on the torus: what leaves on one side enters on the other."""
-    height, width = x.shape[-2:]
-    padded = F.pad(x, (0, width - 1, 0, height - 1), mode="circular")
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-    samples = torch.arange(len(x), device=x.device)
-    return windows[samples, :, -down % height, -right % width]
 
 
 @dataclass(frozen=True)

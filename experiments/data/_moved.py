@@ -177,14 +177,14 @@ def _look_alikes(group: Symmetry, obeyed: Symmetry) -> tuple[str, ...]:
     remarks = []
     if len(obeyed.point) < len(group.point):
         remarks.append(
-            "Things that are symmetric themselves cannot show how they were moved: of the digits, "
-            "0, 1 and 8 look much the same turned by 180 degrees or mirrored, 3 mirrored top to "
-            "bottom. No network can tell all of these labels apart; choose classes with keep=."
+            "Things that are nearly symmetric themselves do not always show how they were moved: "
+            "of the digits 0, 1 and 8, and mirrored top to bottom 3. Some of these labels cannot "
+            "be recovered by any network; keep= chooses other classes."
         )
     if len(obeyed.point) > 1:
         remarks.append(
-            "Labels that do not change with rotations or mirrorings make some classes alike: of "
-            "the digits, 6 and 9 (turned by 180 degrees), 2 and 5 (mirrored). No network can tell "
-            "these apart on all images; choose classes with keep=."
+            "Labels that ignore rotations or mirrorings make some things of different classes "
+            "alike: of the digits now and then 6 and 9 (turned by 180 degrees) or 2 and 5 "
+            "(mirrored); keep= chooses other classes."
         )
     return tuple(remarks)

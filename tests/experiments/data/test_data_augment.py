@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from groupella.experiments.data import Augmentation
-from groupella.experiments.data._augment import shifted, wrapped
+from groupella.experiments.data._augment import shifted
 
 
 def one_by_one(x: torch.Tensor, down: torch.Tensor, right: torch.Tensor, fill: torch.Tensor):
@@ -26,17 +26,6 @@ def test_shifts_equal_a_loop_over_pixels() -> None:
     x, fill = torch.rand(9, 2, 5, 6), torch.tensor([7.0, -3.0])
     down, right = torch.randint(-2, 3, (2, 9))
     assert torch.equal(shifted(x, down, right, 2, fill), one_by_one(x, down, right, fill))
-
-
-def test_wrapped_shifts_equal_roll() -> None:
-    torch.manual_seed(0)
-    x = torch.rand(20, 3, 4, 6)
-    down, right = torch.randint(-9, 9, (2, 20))
-    rolled = [
-        torch.roll(image, (int(d), int(r)), (1, 2))
-        for image, d, r in zip(x, down, right, strict=True)
-    ]
-    assert torch.equal(wrapped(x, down, right), torch.stack(rolled))
 
 
 def test_each_sample_draws_its_own_motion() -> None:
