@@ -1,0 +1,159 @@
+"""The networks of the paper's tables, by name.
+
+Every row of van der Ouderaa, Immer and van der Wilk (NeurIPS 2023) that names an architecture:
+the toy problem, CIFAR-10, the choice among several groups, and the factorisations of roto-
+translation convolutions. `published` is the count of the authors' code, parameter by parameter;
+`printed` is what the table shows. A preset builds with the biases of that code, inside the paths;
+`preset(name, paper_biases=False)` has one bias per layer instead, invariant under every group of
+the set.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+
+from groupella.groups import GroupSet, p4, z2
+
+from ._counts import count_parameters
+from ._trunk import Trunk, trunk
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One row of a table: what to build, and how many parameters the authors report."""
+
+    name: str
+    groups: GroupSet
+    paths: str
+    printed: str
+    published: int | None = None
+    alpha: int = 10
+    in_channels: int = 3
+    classes: int = 10
+    prior: Literal["weights", "anchors", "lengthscales"] = "weights"
+
+    def build(self, **options: Any) -> Trunk:
+        """The network, on 32×32 images; any option of `trunk` may be given anew."""
+        settings: dict[str, Any] = {
+            "alpha": self.alpha,
+            "in_channels": self.in_channels,
+            "classes": self.classes,
+            "paper_biases": True,
+            "init": "balanced",
+            "increments": False,
+        }
+        return trunk(self.groups, self.paths, **{**settings, **options})
+
+    def count(self, *, paper_biases: bool) -> int:
+        """Its weights and biases, counted without allocating them."""
+        return _count(self, paper_biases)
+
+
+@lru_cache(maxsize=128)
+def _count(row: Preset, paper_biases: bool) -> int:
+    with torch.device("meta"):
+        return count_parameters(row.build(paper_biases=paper_biases), weights_only=True)
+
+
+def preset(name: str, **options: Any) -> Trunk:
+    """The network of that name, one of `PRESETS`; options are those of `trunk`."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.0)
+        raise ValueError(
+            f"no preset is named {name!r}; did you mean {near[0]!r}? "
+            "`python -m groupella.networks` lists them all"
+        )
+    return PRESETS[name].build(**options)
+
+
+def _presets() -> Mapping[str, Preset]:
+    translations, both, rotations = GroupSet(z2()), GroupSet(z2(), p4()), GroupSet(p4())
+    rows: list[Preset] = []
+
+    for task, classes, counts in (
+        ("toy-digit", 10, (112_664_170, 338_590, 1_730_805)),
+        ("toy-quadrant", 40, (112_683_400, 357_820, 1_750_035)),
+    ):
+        for paths, printed, count in zip(
+            ("FC", "CONV", "F-FC+CONV"), ("112.7 M", "0.4 M", "1.8 M"), counts, strict=True
+        ):
+            rows.append(
+                Preset(
+                    f"{task}/{paths}",
+                    translations,
+                    paths,
+                    printed,
+                    count,
+                    in_channels=1,
+                    classes=classes,
+                )
+            )
+
+    for paths, printed, count in (
+        ("FC", "133.6 M", 133_635_690),
+        ("CONV", "0.3 M", 338_770),
+        ("FC+CONV", "133.9 M", 133_865_010),
+        ("F-FC", "1.5 M", 1_542_625),
+        ("F-FC+CONV", "1.8 M", 1_771_945),
+    ):
+        rows.append(Preset(f"cifar10/{paths}", translations, paths, printed, count))
+    for paths, printed, count in (
+        ("S-FC", "0.8 M", 831_820),
+        ("S-CONV", "0.2 M", 237_050),
+        ("S-FC+S-CONV", "1.0 M", 959_420),
+    ):
+        rows.append(
+            Preset(f"cifar10/{paths}", translations, paths, printed, count, prior="anchors")
+        )
+        rows.append(
+            Preset(
+                f"cifar10/{paths}:lengthscales",
+                translations,
+                paths,
+                printed,
+                count,
+                prior="lengthscales",
+            )
+        )
+
+    for data, in_channels, published in (
+        ("mnist", 1, None),
+        ("translated-mnist", 1, None),
+        ("rotated-mnist", 1, None),
+        ("cifar10", 3, 1_237_527),
+        ("rotated-cifar10", 3, 1_237_527),
+    ):
+        rows.append(
+            Preset(
+                f"groups/{data}",
+                both,
+                "F-FC+CONV+GCONV/pointwise",
+                "1.2 M",
+                published,
+                alpha=2,
+                in_channels=in_channels,
+            )
+        )
+
+    for kind, paths, alpha, printed, published in (
+        ("full", "GCONV", 10, "1025380", 1_025_380),
+        ("separable", "GCONV/separable", 10, "214550", 214_550),
+        ("depthwise-separable", "GCONV/depthwise", 10, "139735", 139_725),
+        ("full-matched", "GCONV", 6, "371200", 371_200),
+        ("separable-matched", "GCONV/separable", 13, "358463", 358_463),
+        ("depthwise-separable-matched", "GCONV/depthwise", 16, "346215", 346_215),
+        ("pointwise", "GCONV/pointwise", 10, "338770", 338_770),
+    ):
+        rows.append(Preset(f"rotation/{kind}", rotations, paths, printed, published, alpha=alpha))
+    rows.append(Preset("rotation/classical", translations, "CONV", "338770", 338_770))
+    return MappingProxyType({row.name: row for row in rows})
+
+
+PRESETS: Mapping[str, Preset] = _presets()

@@ -1,0 +1,206 @@
+"""The paper's trunk, for any set of groups, any paths, any image.
+
+Eight residual-pathway layers with 3×3 filters, of α to 16α channels, five of which halve the
+lattice, each followed by a ReLU; then what is left of the lattice and of the fibre is pooled, and
+two linear layers 16α → 64α → classes answer. The image is first lifted to the fibre of the ambient
+point group: every layer has the same kind of features, and every group of the set acts on them.
+
+On images of other sizes a layer halves the lattice where the plan says so and every side is even;
+sites that remain at the end are pooled. A symmetry that is given by generators is tied to its
+lattice, and no layer halves it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from groupella.groups import FeatureSpace, GroupSet, Lattice
+from groupella.layer import ResidualPathway
+from groupella.nonlinearity import nonlinearity
+from groupella.pooling import GlobalPool, GroupPool, Lift
+
+
+class Block(NamedTuple):
+    """One layer of the plan: its channels as a multiple of α, and its stride."""
+
+    width: int
+    stride: int
+
+
+PAPER_BLOCKS: tuple[Block, ...] = (
+    Block(1, 1),
+    Block(2, 2),
+    Block(2, 1),
+    Block(4, 2),
+    Block(4, 1),
+    Block(8, 2),
+    Block(8, 2),
+    Block(16, 2),
+)
+
+
+class Trunk(nn.Module):
+    """`lift`, residual-pathway `layers`, each with one of `activations` after it, `pool`, `head`.
+
+    Made by `trunk`. Takes images (batch, *space_in.shape) and gives (batch, classes).
+    """
+
+    def __init__(
+        self,
+        groups: GroupSet,
+        lift: Lift,
+        layers: Sequence[ResidualPathway],
+        activations: Sequence[nn.Module],
+        pool: nn.Module,
+        head: nn.Module,
+    ) -> None:
+        super().__init__()
+        self.groups = groups
+        self.lift = lift
+        self.layers = nn.ModuleList(layers)
+        self.activations = nn.ModuleList(activations)
+        self.pool = pool
+        self.head = head
+
+    @property
+    def space_in(self) -> FeatureSpace:
+        """The images."""
+        return self.lift.space_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.lift(x)
+        for layer, activation in zip(self.layers, self.activations, strict=True):
+            x = activation(layer(x))
+        answer: Tensor = self.head(self.pool(x))
+        return answer
+
+    def strict(self, name: str) -> Trunk:
+        """The network whose layers have only the paths of that member: exactly invariant to it.
+
+        Parameters are shared with this network.
+        """
+        strict = copy.copy(self)
+        strict._modules = dict(self._modules)
+        strict.layers = nn.ModuleList(layer.strict(name) for layer in self.layers)  # type: ignore[operator]
+        return strict
+
+
+def trunk(
+    groups: GroupSet,
+    paths: Any = None,
+    alpha: int = 10,
+    image_size: int | Sequence[int] = 32,
+    classes: int = 10,
+    *,
+    in_channels: int = 3,
+    blocks: Sequence[tuple[int, int]] = PAPER_BLOCKS,
+    hidden: int = 64,
+    kernel_size: int = 3,
+    fibre: object = None,
+    activation: str = "relu",
+    fibre_pooling: str = "max",
+    site_pooling: str = "mean",
+    **options: Any,
+) -> Trunk:
+    """A network that may use every group of the set in every layer.
+
+    Parameters
+    ----------
+    groups
+        The symmetries to choose among.
+    paths
+        The paths of every layer, as in `ResidualPathway`: a string such as "F-FC+CONV", or `None`
+        for one path per group and a free one.
+    alpha
+        The number of channels of the first layer.
+    image_size
+        The sides of the image; one number stands for equal sides, as many as the groups act on.
+    classes, in_channels
+        What comes out and what goes in.
+    blocks
+        For each layer its channels as a multiple of α, and its stride, 1 or 2.
+    hidden
+        The width of the layer before the last, as a multiple of α.
+    kernel_size
+        The window of convolutions; cut to the torus where that is smaller.
+    fibre
+        The fibre of all features; the regular representation by default.
+    activation, fibre_pooling, site_pooling
+        See `groupella.nonlinearity`, `GroupPool` and `GlobalPool`.
+    **options
+        Any further option of `ResidualPathway`: `init`, `increments`, `paper_biases`, …
+    """
+    for name, value in (("alpha", alpha), ("classes", classes), ("hidden", hidden)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    plan = _checked(blocks)
+    lift = Lift(groups.space(_lattice(groups, image_size), in_channels, "trivial"), fibre)
+    space = lift.space_out
+    layers = []
+    for width, stride in plan:
+        layer = ResidualPathway(
+            space,
+            _after(space, width * alpha, stride),
+            groups,
+            paths,
+            stride=stride if _halves(space, stride) else 1,
+            kernel_size=_window(kernel_size, space.lattice),
+            **options,
+        )
+        layers.append(layer)
+        space = layer.space_out
+    rest = GlobalPool(space, site_pooling)  # type: ignore[arg-type]
+    pool: nn.Module = rest
+    if space.fibre_size > 1:
+        pool = nn.Sequential(rest, GroupPool(rest.space_out, fibre_pooling))  # type: ignore[arg-type]
+    width = hidden * alpha
+    head = nn.Sequential(nn.Linear(space.channels, width), nn.ReLU(), nn.Linear(width, classes))
+    activations = [nonlinearity(layer.space_out, activation) for layer in layers]
+    return Trunk(groups, lift, layers, activations, pool, head)
+
+
+def _lattice(groups: GroupSet, image_size: int | Sequence[int]) -> Lattice:
+    if not isinstance(image_size, int):
+        return Lattice.of(tuple(image_size))
+    ambient = groups.ambient
+    if ambient.lattice is not None:
+        dim = ambient.lattice.dim
+    else:
+        dim = 2 if ambient.dim is None else ambient.dim
+    return Lattice((image_size,) * dim)
+
+
+def _checked(blocks: Sequence[tuple[int, int]]) -> list[Block]:
+    plan = [Block(*block) for block in blocks]
+    if not plan:
+        raise ValueError("a trunk has at least one block")
+    for block in plan:
+        if block.width < 1 or block.stride not in (1, 2):
+            raise ValueError(f"a block is a positive width and a stride of 1 or 2, got {block}")
+    return plan
+
+
+def _halves(space: FeatureSpace, stride: int) -> bool:
+    sides = space.lattice.shape
+    return (
+        stride == 2
+        and space.ambient.is_catalogue
+        and all(n % 2 == 0 for n in sides)
+        and bool(sides)
+    )
+
+
+def _after(space: FeatureSpace, channels: int, stride: int) -> FeatureSpace:
+    space = space.with_channels(channels)
+    if not _halves(space, stride):
+        return space
+    return space.with_lattice(tuple(n // 2 for n in space.lattice.shape))
+
+
+def _window(size: int, lattice: Lattice) -> tuple[int, ...]:
+    """The window, cut along each axis to the smallest odd one that covers the torus."""
+    return tuple(min(size, n // 2 * 2 + 1) for n in lattice.shape)
