@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 
 from ._catalogue import with_own_name
+from ._decompose import decompose
 from ._escnn import load_gspaces, load_nn
 from ._fibre import Fibre, fibre_of_matrices, make_fibre
 from ._lattice import Lattice
@@ -189,6 +190,10 @@ def _e2cnn_representation(gspace: Any, fibre: Fibre, values: list[Any]) -> Any:
             np.allclose(known(v), m, atol=1e-9) for v, m in zip(values, matrices, strict=True)
         ):
             return known
-    build = _e2cnn("group").representation.build_from_discrete_group_representation
+    irreps = list(group.irreps.values())
+    evaluated = [np.array([i(v) for v in values]) for i in irreps]
+    chosen, basis = decompose(matrices, evaluated)
+    names = [irreps[k].name for k in chosen]
     kinds = ["norm", "pointwise"] if fibre.permutes else ["norm"]
-    return build(dict(zip(values, matrices, strict=True)), fibre.name, group, kinds)
+    by_element = dict(zip(values, matrices, strict=True))
+    return _e2cnn("group").Representation(group, fibre.name, names, basis, kinds, by_element)

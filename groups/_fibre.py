@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._decompose import decompose
 from ._elements import Element, LatticeElement, SiteElement, signed_permutation
 from ._escnn import load_group
 from ._matrices import IntMatrix, multiply
@@ -99,17 +100,20 @@ class Fibre:
         if self._recipe[0] == "regular":
             return group.regular_representation
         if self._recipe[0] == "matrices":
-            by_element = {table[m]: matrix for m, matrix in self._table.items()}
-            build = load_group().build_from_discrete_group_representation
-            pointwise = ["pointwise"] if self.permutes else []
-            return build(by_element, self.name, group, ["norm", *pointwise])
-        _, irreps, change_of_basis, nonlinearities = self._recipe
+            irreps = list(group.irreps())
+            order = [table[m] for m in self.point]
+            chosen, basis = decompose(
+                self.matrices, [np.array([i(e) for e in order]) for i in irreps]
+            )
+            names = [irreps[k].id for k in chosen]
+            kinds = ["norm", "pointwise"] if self.permutes else ["norm"]
+        else:
+            _, names, basis, kinds = self._recipe
         known = group.representations.get(self.name)
-        if known is not None and np.array_equal(known.change_of_basis, change_of_basis):
+        if known is not None and np.array_equal(known.change_of_basis, basis):
             return known
-        return load_group().Representation(
-            group, self.name, irreps, change_of_basis, nonlinearities
-        )
+        by_element = {table[m]: matrix for m, matrix in self._table.items()}
+        return load_group().Representation(group, self.name, names, basis, kinds, by_element)
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -150,7 +150,9 @@ def _same(a: Symmetry, b: Symmetry) -> bool:
 
 def _ambient(members: tuple[Symmetry, ...]) -> Symmetry:
     size = max(m.fibre_size for m in members)
-    around = [m for m in members if m.fibre_size == size and all(is_inside(n, m) for n in members)]
+    generated = any(not m.is_catalogue for m in members)
+    candidates = [m for m in members if m.fibre_size == size and m.is_catalogue != generated]
+    around = [m for m in candidates if all(is_inside(n, m) for n in members)]
     if around:
         ambient = around[0]
     else:
