@@ -113,7 +113,7 @@ def _read(key: str) -> Orbits | FloatArray | None:
     try:
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if str(stored["key"]) != key:
                 return None
             if "rows" in stored:

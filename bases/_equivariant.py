@@ -24,6 +24,7 @@ def equivariant_basis(
     method: "auto"; "orbits" (representations that permute, up to sign); "reynolds" (any);
     "nullspace" (any, small: the independent check). Maps are (V_out, V_in) with V = fibre × sites.
     """
+    _check_types(space_in, space_out, symmetry)
     problem = map_problem(space_in, space_out, symmetry)
     f_out, p_out, f_in, p_in = problem.shape
     form, used = _solved(problem, method)
@@ -42,6 +43,7 @@ def kernel_basis(
     W(kδ) = ρ_out(k) W(δ) ρ_in(k)ᵀ for every k of the point group. The basis is per pair of
     channels, (n_b, fibre_out, fibre_in, *window). `method` as in `equivariant_basis`.
     """
+    _check_types(space_in, space_out, symmetry)
     window = _window(space_in, space_out, symmetry, size)
     problem = kernel_problem(space_in, space_out, symmetry, window)
     form, used = _solved(problem, method)
@@ -56,6 +58,7 @@ def character_dimension(
     size: int | Sequence[int] | None = None,
 ) -> int:
     """The dimension of either basis from characters alone: ⟨χ_out, χ_in⟩ (× χ_window)."""
+    _check_types(space_in, space_out, symmetry)
     if size is None:
         return _dimension(map_problem(space_in, space_out, symmetry))
     window = _window(space_in, space_out, symmetry, size)
@@ -68,17 +71,18 @@ def _solved(problem: Problem, method: str) -> tuple[Orbits | FloatArray, Method]
     return cached(key, lambda: solve(problem, used)), used
 
 
+def _check_types(*given: object) -> None:
+    for value, kind in zip(given, (FeatureSpace, FeatureSpace, Symmetry), strict=True):
+        if not isinstance(value, kind):
+            raise TypeError(f"expected a {kind.__name__}, got {value!r}")
+
+
 def _window(
     space_in: FeatureSpace,
     space_out: FeatureSpace,
     symmetry: Symmetry,
     size: int | Sequence[int],
 ) -> tuple[int, ...]:
-    for space in (space_in, space_out):
-        if not isinstance(space, FeatureSpace):
-            raise TypeError(f"expected a FeatureSpace, got {space!r}")
-    if not isinstance(symmetry, Symmetry):
-        raise TypeError(f"expected a Symmetry, got {symmetry!r}")
     if not symmetry.is_catalogue or not symmetry.translations:
         raise ValueError(
             f"convolutions obey all translations, and {symmetry} does not contain them; "

@@ -1,0 +1,143 @@
+"""Anchor bases: values, derivative, torus distances, and stationary kernels on groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from groupella.bases import anchor_basis, anchor_basis_derivative, squared_distances
+from groupella.groups import (
+    GroupSet,
+    Symmetry,
+    c4,
+    cyclic,
+    d4,
+    flips,
+    line_reflections,
+    octahedral_point,
+    p4,
+    p4m,
+    permutations,
+    z2,
+)
+
+
+def window(size: int) -> np.ndarray:
+    return np.indices((size, size)).reshape(2, -1).T - (size - 1) / 2
+
+
+def test_plain_window() -> None:
+    points, anchors = window(3), np.array([[0.0, 0.0], [1.0, -0.5]])
+    values = anchor_basis(points, anchors, 0.7)
+    assert values.shape == (9, 2)
+    for i, p in enumerate(points):
+        for j, z in enumerate(anchors):
+            assert values[i, j] == pytest.approx(
+                np.exp(-(0.7**2) * ((p - z) ** 2).sum()), abs=1e-15
+            )
+
+
+@pytest.mark.parametrize("omega", [-0.4, 0.0, 0.3, 2.0])
+@pytest.mark.parametrize("period", [None, (5, 5)])
+def test_derivative_by_complex_step(omega: float, period: tuple[int, int] | None) -> None:
+    points, anchors = window(5), np.random.default_rng(0).uniform(-2, 2, (7, 2))
+    squared = squared_distances(points, anchors, period=period)
+    step = 1e-30
+    exact = np.exp(-((omega + 1j * step) ** 2) * squared).imag / step
+    found = anchor_basis_derivative(points, anchors, omega, period=period)
+    np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-15)
+
+
+def test_the_torus_takes_the_shortest_way() -> None:
+    found = squared_distances([[0, 0], [7, 3]], [[6, 0], [0.5, 0]], period=(8, 4))
+    np.testing.assert_allclose(found, [[4, 0.25], [1 + 1, 1.5**2 + 1]])
+    points = np.indices((8, 4)).reshape(2, -1).T
+    shifted = np.add(points, [3, 1]) % [8, 4]
+    np.testing.assert_allclose(
+        squared_distances(points, points, period=(8, 4)),
+        squared_distances(shifted, shifted, period=(8, 4)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("symmetry", "shape"),
+    [
+        (z2(), (3, 4)),
+        (p4(), (3, 3)),
+        (p4m(), (4, 4)),
+        (flips(0), (2, 3)),
+        (c4(), (3, 3)),
+        (d4(), (2, 2)),
+        (line_reflections(), (5,)),
+        (octahedral_point(), (2, 2, 2)),
+    ],
+    ids=str,
+)
+def test_kernels_on_lattice_groups_are_stationary(symmetry: Symmetry, shape: tuple) -> None:
+    space = GroupSet(symmetry).space(shape, 1)
+    elements = list(space.elements(symmetry))
+    sample = space.sample(symmetry, 12, seed=1)
+    values = anchor_basis(sample, sample, 0.5)
+    np.testing.assert_allclose(values, values.T, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(np.diag(values), 1)
+    for a in elements[:: max(1, len(elements) // 10)]:
+        moved = [a * g for g in sample]
+        np.testing.assert_allclose(anchor_basis(moved, moved, 0.5), values, rtol=0, atol=1e-14)
+    apart = squared_distances(elements, elements)
+    assert (apart[~np.eye(len(elements), dtype=bool)] > 0).all()
+
+
+def test_quarter_turns_are_chords_apart() -> None:
+    """½|R − R'|² = 2(1 − cos θ): 0, 2, 4, 2 for the rotations by multiples of 90°."""
+    space = GroupSet(c4()).space((3, 3), 1)
+    (turn,) = space.generators(c4())
+    elements = [turn * turn.inverse(), turn, turn * turn, turn * turn * turn]
+    np.testing.assert_allclose(squared_distances(elements, elements[:1]).ravel(), [0, 2, 4, 2])
+
+
+@pytest.mark.parametrize("symmetry", [cyclic(7), permutations(4)], ids=str)
+def test_word_lengths_are_stationary(symmetry: Symmetry) -> None:
+    space = GroupSet(symmetry).space(symmetry.lattice, 1)
+    elements, generators = list(space.elements(symmetry)), space.generators(symmetry)
+    values = anchor_basis(elements, elements[:5], 0.3, generators=generators)
+    whole = anchor_basis(elements, elements, 0.3, generators=generators)
+    np.testing.assert_array_equal(whole, whole.T)
+    np.testing.assert_array_equal(values, whole[:, :5])
+    for a in elements[::5]:
+        moved = [a * g for g in elements]
+        np.testing.assert_array_equal(anchor_basis(moved, moved, 0.3, generators=generators), whole)
+
+
+def test_word_length_in_a_cyclic_group_is_the_way_round() -> None:
+    symmetry = cyclic(7)
+    space = GroupSet(symmetry).space((7,), 1)
+    (step,) = generators = space.generators(symmetry)
+    elements = [step * step.inverse()]
+    for _ in range(6):
+        elements.append(elements[-1] * step)
+    found = squared_distances(elements[:1], elements, generators=generators)
+    np.testing.assert_array_equal(found, [[0, 1, 4, 9, 9, 4, 1]])
+
+
+def test_bad_input() -> None:
+    points = np.zeros((3, 2))
+    with pytest.raises(ValueError, match="lengthscale must be finite"):
+        anchor_basis(points, points, float("nan"))
+    with pytest.raises(ValueError, match=r"got \(3, 2\) and \(3, 1\)"):
+        anchor_basis(points, points[:, :1], 1.0)
+    with pytest.raises(ValueError, match="period must be 2 positive lengths"):
+        anchor_basis(points, points, 1.0, period=(4,))
+    symmetry = cyclic(4)
+    space = GroupSet(symmetry).space((4,), 1)
+    elements = list(space.elements(symmetry))
+    with pytest.raises(ValueError, match="pass its `generators`"):
+        anchor_basis(elements, elements, 1.0)
+    with pytest.raises(ValueError, match="both be group elements"):
+        anchor_basis(elements, points, 1.0)
+    with pytest.raises(ValueError, match="period is for coordinates"):
+        anchor_basis(elements, elements, 1.0, period=(4,))
+    with pytest.raises(ValueError, match="2 elements are not words"):
+        anchor_basis(elements[:1], elements, 1.0, generators=[elements[2]])
+    small, large = (list(GroupSet(c4()).space((n, n), 1).elements(c4())) for n in (3, 4))
+    with pytest.raises(ValueError, match="act on one lattice"):
+        anchor_basis(small, large, 1.0)
