@@ -1,0 +1,1 @@
+"""Benchmarks against other libraries: ``make bench``, or ``make bench ARGS=peers`` for one."""
