@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -14,8 +14,7 @@ from ._modes import Subset
 class Inputs:
     """Iterates over the inputs x of the data to be used; then `seen` of them were used or counted.
 
-    data is a pair (x, y) of tensors, taken in batches of `batch_size`, or an iterable of batches:
-    pairs, or inputs alone.
+    data is a pair (x, y) of tensors, taken in batches of `batch_size`, or an iterable of pairs.
     """
 
     def __init__(
@@ -30,10 +29,8 @@ class Inputs:
         self.seen = 0
 
     def __iter__(self) -> Iterator[Tensor]:
-        if isinstance(self._data, tuple | list) and isinstance(self._data[0], Tensor):
+        if _is_pair(self._data):
             yield from self._of_pair(self._data[0])
-        elif isinstance(self._data, Tensor):
-            raise TypeError("data is one tensor: pass a pair (x, y) or an iterable of batches.")
         else:
             yield from self._of_batches(self._data)
 
@@ -49,10 +46,19 @@ class Inputs:
     def _of_batches(self, data: Iterable[Any]) -> Iterator[Tensor]:
         left = None if self._subset is None else self._subset.n
         for batch in data:
-            x = batch if isinstance(batch, Tensor) else batch[0]
+            if not _is_pair(batch):
+                raise TypeError(
+                    "data must be a pair (x, y) or an iterable of such pairs, got a "
+                    f"{type(batch).__name__} in the place of a pair."
+                )
+            x = batch[0]
             self.seen += x.shape[0]
             if left is not None:
                 x = x[:left]
                 left -= x.shape[0]
             if x.shape[0]:
                 yield x
+
+
+def _is_pair(data: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[0], Tensor)

@@ -53,7 +53,7 @@ class Collector:
         f, root, tape = self.forward(x)
         for r in range(root.shape[2]):
             tape.backward(f, root[:, :, r], last=r == root.shape[2] - 1)
-        return tape.close()
+        return tape.factors
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, BatchTape]:
         """Network outputs (N, K), the columns (N, K, R) and the tape with all input grams."""

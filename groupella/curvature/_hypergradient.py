@@ -110,7 +110,6 @@ def _second_pass(
             for r in range(root.shape[2]):
                 tape.backward(f, root[:, :, r], last=False)
                 add(_inner([(cotangents[n][1], g) for n, g in tape.take_outputs().items()]))
-            tape.close()
     return total
 
 

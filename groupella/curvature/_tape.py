@@ -9,6 +9,7 @@ not at the data, and autograd never computes a weight gradient.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -94,6 +95,8 @@ class BatchTape:
 
     def backward(self, f: Tensor, column: Tensor, last: bool) -> None:
         """Add the output grams of one column (N, K) of the likelihood's root."""
+        if not self._watched:
+            return
         gradients = torch.autograd.grad(
             f,
             [watched.edge for watched in self._watched],
@@ -105,7 +108,7 @@ class BatchTape:
         if self.differentiable:
             for watched, gradient in zip(self._watched, gradients, strict=True):
                 if gradient is not None:
-                    self._add_outputs(watched, gradient)
+                    self.add_outputs(watched.maps, gradient)
 
     def take_outputs(self) -> dict[str, Tensor]:
         """The output grams so far, which then begin at zero again."""
@@ -113,11 +116,6 @@ class BatchTape:
         for factors in self.factors.values():
             factors.output_gram = torch.zeros_like(factors.output_gram)
         return taken
-
-    def close(self) -> dict[str, Factors]:
-        """All factors. Lets go of the graph, whose hooks hold the tape, which holds the graph."""
-        self._watched = []
-        return self.factors
 
     def _watch(self, name: str, shared_map: SharedLinearMap, y: Tensor) -> None:
         if not y.requires_grad:
@@ -131,10 +129,13 @@ class BatchTape:
         self._watched.append(watched)
         if not self.differentiable:
             # The gram is taken as soon as the gradient exists, while it is still in the cache.
-            y.register_hook(lambda g: self._add_outputs(watched, g))  # type: ignore[no-untyped-call]
+            # The tape holds the graph, so the graph's hook must not hold the tape.
+            tape, maps = weakref.proxy(self), watched.maps
+            y.register_hook(lambda g: tape.add_outputs(maps, g))  # type: ignore[no-untyped-call]
 
-    def _add_outputs(self, watched: _Watched, g: Tensor) -> None:
-        for name, shared_map in watched.maps:
+    def add_outputs(self, maps: list[tuple[str, SharedLinearMap]], g: Tensor) -> None:
+        """Add the output grams of maps whose common output has the gradient g."""
+        for name, shared_map in maps:
             total = self.factors[name]
             total.output_gram = total.output_gram + self._output_gram(shared_map, g)
 

@@ -1,0 +1,90 @@
+"""Every path: its maps, factors and exact cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from groupella.groups import FeatureSpace, GroupSet, p4, translations
+from groupella.paths import (
+    Conv,
+    DenseBasis,
+    FactoredFC,
+    FullyConnected,
+    GroupConv,
+    SeparableGroupConv,
+    SparseConv,
+    SparseFC,
+)
+from groupella.testing._curvature import CurvatureCase
+
+Build = Callable[[FeatureSpace, FeatureSpace], nn.Module]
+
+GROUPS = GroupSet(p4(), translations(2))
+
+PATHS: dict[str, Build] = {
+    "FC": lambda a, b: FullyConnected(a, b, paper_biases=True),
+    "F-FC": lambda a, b: FactoredFC(a, b, paper_biases=True),
+    "F-FC by block": lambda a, b: FactoredFC(a, b, sharing="block"),
+    "F-FC over the group": lambda a, b: FactoredFC(a, b, over="group"),
+    "S-FC": lambda a, b: SparseFC(a, b, paper_biases=True),
+    "CONV": lambda a, b: Conv(a, b, paper_biases=True),
+    "S-CONV": lambda a, b: SparseConv(a, b, paper_biases=True),
+    "GCONV p4": lambda a, b: GroupConv(a, b, p4(), paper_biases=True),
+    "GCONV z2": lambda a, b: GroupConv(a, b, translations(2)),
+    "GCONV pointwise": lambda a, b: GroupConv(a, b, p4(), pointwise=True),
+    "GCONV separable": lambda a, b: SeparableGroupConv(a, b, p4(), paper_biases=True),
+    "GCONV depthwise": lambda a, b: SeparableGroupConv(a, b, p4(), depthwise=True),
+    "dense basis": lambda a, b: DenseBasis(a, b, p4(), paper_biases=True),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+class TestPaths(CurvatureCase):
+    @pytest.fixture(autouse=True)
+    def _choose(self, name: str) -> None:
+        self.build = PATHS[name]
+
+    def module(self) -> nn.Module:
+        return self.build(GROUPS.space((3, 3), 2), GROUPS.space((3, 3), 1))
+
+    def inputs(self) -> Tensor:
+        return torch.randn(2, *GROUPS.space((3, 3), 2).shape)
+
+
+EXACT: dict[str, Build] = {
+    "FC": PATHS["FC"],
+    "F-FC": PATHS["F-FC by block"],
+    "F-FC summed": lambda a, b: FactoredFC(a, b, sharing="sum"),
+    "S-FC": PATHS["S-FC"],
+    "CONV": PATHS["CONV"],
+    "S-CONV": PATHS["S-CONV"],
+    "GCONV": PATHS["GCONV p4"],
+    "dense basis": PATHS["dense basis"],
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+class TestPathsWithOnePosition(CurvatureCase):
+    """Trivial fibre, one channel where blocks are channels, one site where positions are sites."""
+
+    @pytest.fixture(autouse=True)
+    def _choose(self, name: str) -> None:
+        self.build = EXACT[name]
+        on_sites = name in ("CONV", "S-CONV", "GCONV", "dense basis")
+        lattice = (1, 1) if on_sites else (3, 2)
+        channels = 3 if on_sites or name == "FC" else 1
+        group = GROUPS if on_sites else GroupSet(translations(2))
+        self.space = group.space(lattice, channels, fibre="trivial")
+
+    def module(self) -> nn.Module:
+        return self.build(self.space, self.space)
+
+    def inputs(self) -> Tensor:
+        return torch.randn(2, *self.space.shape)
+
+    def exact_case(self) -> tuple[nn.Module, Tensor]:
+        return self.module(), self.inputs()[:1]
