@@ -219,7 +219,14 @@ def _group(
             continue
         key = _name(name, layer, path, role, per_tensor)
         entry = collected.setdefault(
-            key, {"role": role, "layer": layer or module, "path": path, "parameters": [], "size": 0}
+            key,
+            {
+                "role": role,
+                "layer": module if layer is None else layer,
+                "path": path,
+                "parameters": [],
+                "size": 0,
+            },
         )
         entry["parameters"].append(name)
         entry["size"] += parameter.numel()
