@@ -1,0 +1,128 @@
+"""What a path does to its input, as plain weights.
+
+Every path is affine, so its weights can be read off its answers. One that commutes with all
+translations of the torus is a convolution: its answer to a single site of each channel holds the
+whole filter, whatever the path is made of (stages, bases, anchors, a user's own idea). On a small
+torus a window that wraps around is folded. Any other path is a matrix, except that factored ones
+keep their factors. Answers are computed in float64.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from groupella.paths import FactoredFC, FullyConnected, SparseFC
+
+_ROWS_AT_ONCE = 1024
+
+
+class Filter(NamedTuple):
+    """y = weight ⋆ x + bias on a torus; weight (C', C, *odd window), bias (C',)."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Matrix(NamedTuple):
+    """y = weight x + bias on flattened features."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Factors(NamedTuple):
+    """y(c', p') = Σ_c θ₁(c', c, p') (Σ_p θ₂(c', c, p) x(c, p) + between(c')) + after(c', p')."""
+
+    theta1: Tensor
+    theta2: Tensor
+    between: Tensor
+    after: Tensor
+
+
+def plain_weights(path: nn.Module) -> Filter | Matrix | Factors:
+    """The path's weights in the plainest form that fits, in float64."""
+    exact: Any = copy.deepcopy(path).double()
+    with torch.no_grad():
+        if isinstance(exact, (FactoredFC, SparseFC)):
+            return _factors(exact)
+        if isinstance(exact, FullyConnected):
+            bias = exact.weight.new_zeros(len(exact.weight))
+            return Matrix(exact.weight, bias if exact.bias is None else exact.bias.flatten())
+        if exact.symmetry.translations and exact.space_in.lattice == exact.space_out.lattice:
+            return _filter(exact)
+        return _matrix(exact)
+
+
+def add_filters(first: Filter, second: Filter) -> Filter:
+    """The filter that does both, on the larger of the two windows."""
+    sizes = [
+        max(a, b) for a, b in zip(first.weight.shape[2:], second.weight.shape[2:], strict=True)
+    ]
+    weights = []
+    for weight in (first.weight, second.weight):
+        margins = [(n - k) // 2 for n, k in zip(sizes, weight.shape[2:], strict=True)]
+        pads = [m for margin in reversed(margins) for m in (margin, margin)]
+        weights.append(nn.functional.pad(weight, pads))
+    return Filter(weights[0] + weights[1], first.bias + second.bias)
+
+
+def _filter(path: Any) -> Filter:
+    """W(c', c, δ) is the answer in channel c', at site −δ, to a one in channel c at the site 0."""
+    channels, *sides = path.space_in.shape
+    constant = path(torch.zeros(1, channels, *sides, dtype=torch.float64))[0]
+    site = (0,) * len(sides)
+    answers = []
+    for start in range(0, channels, _ROWS_AT_ONCE):
+        batch = torch.arange(start, min(start + _ROWS_AT_ONCE, channels))
+        x = torch.zeros(len(batch), channels, *sides, dtype=torch.float64)
+        x[(torch.arange(len(batch)), batch, *site)] = 1.0
+        answers.append(path(x) - constant)
+    response = torch.cat(answers).transpose(0, 1)
+    halves = [_reach(response, axis + 2) for axis in range(len(sides))]
+    weight = response.new_zeros(*response.shape[:2], *(2 * h + 1 for h in halves))
+    for offset in itertools.product(*(range(-h, h + 1) for h in halves)):
+        if any(2 * o == -n for o, n in zip(offset, sides, strict=True)):
+            continue
+        source = tuple(-o % n for o, n in zip(offset, sides, strict=True))
+        target = tuple(h + o for h, o in zip(halves, offset, strict=True))
+        weight[(slice(None), slice(None), *target)] = response[(slice(None), slice(None), *source)]
+    return Filter(weight, constant[(slice(None), *site)])
+
+
+def _reach(response: Tensor, axis: int) -> int:
+    """How far from the centre the filter goes along an axis, at most half the torus."""
+    size = response.shape[axis]
+    others = [a for a in range(response.dim()) if a != axis]
+    used = response.abs().amax(others).nonzero().flatten().tolist()
+    return max((min(k, size - k) for k in used), default=0)
+
+
+def _matrix(path: Any) -> Matrix:
+    size_in = path.space_in.size
+    constant = path(torch.zeros(1, *path.space_in.shape, dtype=torch.float64))
+    columns = []
+    for start in range(0, size_in, _ROWS_AT_ONCE):
+        x = torch.zeros(min(_ROWS_AT_ONCE, size_in - start), size_in, dtype=torch.float64)
+        x[torch.arange(len(x)), torch.arange(start, start + len(x))] = 1.0
+        columns.append((path(x.view(-1, *path.space_in.shape)) - constant).flatten(1))
+    return Matrix(torch.cat(columns).mT.contiguous(), constant.flatten())
+
+
+def _factors(path: FactoredFC | SparseFC) -> Factors:
+    theta1, theta2 = path.theta1, path.theta2
+    c_out, _, _ = theta1.shape
+    between = theta1.new_zeros(c_out)
+    if isinstance(path, SparseFC):
+        spread, projection = path.functions()
+        theta1, theta2 = theta1 @ spread.mT, theta2 @ projection.mT
+        after = between if path.bias is None else path.bias
+        return Factors(theta1, theta2, between, after.unsqueeze(1).expand(-1, theta1.shape[2]))
+    if path.channel_bias is not None:
+        between = path.channel_bias
+    point = path.point_bias if path.point_bias is not None else theta1.new_zeros(theta1.shape[2])
+    return Factors(theta1, theta2, between, point.expand(c_out, -1))

@@ -1,0 +1,205 @@
+"""A plain network with only the paths that were selected.
+
+The convolutional paths of a layer are summed into one filter, group convolutions written out; a
+layer of nothing else, without a stride, is one `nn.ConvNd` with circular padding. All other modules
+of groupella become graphs of torch operations (`torch.fx`). The result can be saved, loaded,
+compiled and exported where groupella is not installed.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, fx, nn
+
+from groupella.layer import ResidualPathway
+from groupella.nonlinearity import FibreNorm, Pointwise
+from groupella.paths import Path
+from groupella.pooling import GlobalPool, GroupPool, Lift, PolyphasePool
+
+from . import _plain
+from ._filters import Factors, Filter, Matrix, add_filters, plain_weights
+
+_ACTIVATIONS: Mapping[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "softplus": nn.Softplus,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "identity": nn.Identity,
+}
+
+
+class HasKept(Protocol):
+    """What is read of a `Selection`: for each layer the names of the paths to keep."""
+
+    @property
+    def kept(self) -> Mapping[str, Iterable[str]]: ...
+
+
+def harden(
+    network: nn.Module, selection: Mapping[str, Iterable[str]] | HasKept | None = None
+) -> nn.Module:
+    """A plain copy of the network with only the selected paths.
+
+    Where the weights of the other paths are zero, its outputs are the same.
+
+    Parameters
+    ----------
+    network
+        Any module with `ResidualPathway` layers in it; it is not changed.
+    selection
+        For each layer, by its name in `network.named_modules()`, the names of the paths to keep:
+        a mapping, or an object whose attribute `kept` is one, such as a `Selection`. Layers that it
+        does not name keep all their paths.
+    """
+    kept = _kept(network, selection)
+    names = {id(module): name for name, module in network.named_modules()}
+    plain: dict[int, nn.Module] = {}
+
+    def convert(module: nn.Module) -> nn.Module:
+        if id(module) not in plain:
+            leaf = _leaf(module, kept.get(names[id(module)]))
+            plain[id(module)] = leaf if leaf is not None else container(module)
+        return plain[id(module)]
+
+    def container(module: nn.Module) -> nn.Module:
+        same = {id(child): child for child in module._modules.values() if child is not None}
+        children = {key: convert(child) for key, child in same.items()}
+        return _written_out(copy.deepcopy(module, {key: children[key] for key in same}))
+
+    return convert(network).train(network.training)
+
+
+def _kept(network: nn.Module, selection: Any) -> dict[str, tuple[str, ...]]:
+    """The paths to keep of the layers that are named, checked."""
+    layers = {n: m for n, m in network.named_modules() if isinstance(m, ResidualPathway)}
+    if selection is None:
+        return {}
+    mapping = selection if isinstance(selection, Mapping) else getattr(selection, "kept", None)
+    if not isinstance(mapping, Mapping):
+        raise TypeError(
+            "selection is a mapping from layer names to path names, or has one as its attribute "
+            f"`kept`; got {type(selection).__name__}"
+        )
+    kept = {}
+    for name, paths in mapping.items():
+        if name not in layers:
+            raise ValueError(f"no layer is named {name!r}{_nearest(name, layers)}")
+        known = list(layers[name].paths)
+        kept[name] = (paths,) if isinstance(paths, str) else tuple(paths)
+        for path in kept[name]:
+            if path not in known:
+                raise ValueError(f"layer {name!r} has no path {path!r}{_nearest(path, known)}")
+        if not kept[name]:
+            raise ValueError(
+                f"layer {name!r} would keep no path, and its output no longer depend on the input; "
+                f"it has {', '.join(known)}"
+            )
+    return kept
+
+
+def _nearest(name: object, known: Iterable[str]) -> str:
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.0)
+    return f"; did you mean {near[0]!r}?" if near else ": there is none"
+
+
+def _is_ours(module: nn.Module) -> bool:
+    return type(module).__module__.partition(".")[0] == "groupella"
+
+
+def _leaf(module: nn.Module, kept: tuple[str, ...] | None) -> nn.Module | None:
+    """The plain form of a module of groupella; None for a module that merely contains some."""
+    if isinstance(module, ResidualPathway):
+        return _written_out(_layer(module, tuple(module.paths) if kept is None else kept))
+    if isinstance(module, Pointwise):
+        return _ACTIVATIONS[module.function]()
+    made: nn.Module | None = None
+    if isinstance(module, Lift):
+        made = _lift(module)
+    elif isinstance(module, GroupPool):
+        space = module.space_in
+        made = _plain.FibrePooled(space.shape, space.fibre_size, module.mode)
+    elif isinstance(module, GlobalPool):
+        made = _plain.SitesPooled(module.space_in.lattice.dim, module.mode)
+    elif isinstance(module, FibreNorm):
+        space = module.space_in
+        made = _plain.NormScaled(space.shape, space.fibre_size, module.function)
+    elif isinstance(module, PolyphasePool):
+        made = _polyphase(module)
+    elif isinstance(module, nn.Module) and isinstance(module, Path):
+        made = _like(_path(module), module)
+    return None if made is None else _written_out(made)
+
+
+def _written_out(module: nn.Module) -> nn.Module:
+    """Stock modules as they are, ours as a graph of torch operations."""
+    if not _is_ours(module):
+        return module
+    graph = fx.symbolic_trace(module)
+    for node in graph.graph.nodes:
+        node.type = None  # annotations are strings, which a saved graph cannot name again
+    graph.recompile()
+    return graph
+
+
+def _layer(layer: ResidualPathway, kept: tuple[str, ...]) -> nn.Module:
+    before: list[nn.Module] = []
+    after: list[nn.Module] = []
+    filters: list[Filter] = []
+    for name in kept:
+        path: Any = layer.paths[name]
+        found = plain_weights(path)
+        if isinstance(found, Filter):
+            filters.append(found)
+        elif path.space_out.lattice == layer.space_out.lattice:
+            after.append(_weights(found, path.space_out.shape))
+        else:
+            before.append(_weights(found, path.space_out.shape))
+    bias = None if layer.bias is None else layer._spread(layer.bias).detach()
+    alone = bool(filters) and not before and not after and layer.pool is None
+    if alone and (bias is None or bias[0].numel() == 1):
+        constant = None if bias is None else bias.flatten().double()
+        return _like(_plain.convolution(reduce(add_filters, filters), constant), layer)
+    if filters:
+        before.insert(0, _plain.convolution(reduce(add_filters, filters), None))
+    pool = None if layer.pool is None else _polyphase(layer.pool)
+    return _like(_plain.Layer(before, pool, after, bias), layer)
+
+
+def _path(path: Any) -> nn.Module:
+    found = plain_weights(path)
+    if isinstance(found, Filter):
+        return _plain.convolution(found, None)
+    return _weights(found, path.space_out.shape)
+
+
+def _weights(found: Matrix | Factors, shape: tuple[int, ...]) -> nn.Module:
+    if isinstance(found, Matrix):
+        return _plain.matrix(found, shape)
+    return _plain.Factored(found, shape)
+
+
+def _polyphase(pool: PolyphasePool) -> nn.Module:
+    channels, *lattice = pool.space_in.shape
+    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre)
+
+
+def _lift(lift: Lift) -> nn.Module:
+    if lift.space_out.fibre_size == 1:
+        return nn.Identity()
+    return _plain.Lifted(lift._vector.like(torch.empty(0)), lift.space_out.shape)
+
+
+def _like(plain: nn.Module, original: nn.Module) -> nn.Module:
+    """The plain module in the precision, on the device and in the mode of the original."""
+    parameter: Tensor = next(original.parameters())
+    return plain.to(parameter.device, parameter.dtype).train(original.training)

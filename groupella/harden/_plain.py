@@ -1,0 +1,206 @@
+"""Modules of nothing but torch: what each of groupella's modules is without its group.
+
+Their `forward`s have no checks and no branches on values, so that `torch.fx` can write them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from ._filters import Factors, Filter, Matrix
+
+_CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
+    1: nn.Conv1d,
+    2: nn.Conv2d,
+    3: nn.Conv3d,
+}
+
+
+def convolution(found: Filter, bias: Tensor | None) -> nn.Module:
+    """A stock convolution with circular padding; `bias` (C',) is added to the filter's own."""
+    c_out, c, *window = found.weight.shape
+    total = found.bias if bias is None else found.bias + bias
+    has_bias = bias is not None or bool(total.any())
+    padding = tuple(k // 2 for k in window)
+    made = _CONVOLUTIONS[len(window)](
+        c,
+        c_out,
+        tuple(window),  # type: ignore[arg-type]
+        padding=padding,  # type: ignore[arg-type]
+        padding_mode="circular" if any(padding) else "zeros",
+        bias=has_bias,
+    )
+    return _filled(made, found.weight, total)
+
+
+def matrix(found: Matrix, shape: Sequence[int]) -> nn.Module:
+    """Flatten, a stock linear layer, and the shape (channels, *lattice) of the output again."""
+    size_out, size_in = found.weight.shape
+    linear = nn.Linear(size_in, size_out, bias=bool(found.bias.any()))
+    return nn.Sequential(
+        nn.Flatten(), _filled(linear, found.weight, found.bias), nn.Unflatten(1, tuple(shape))
+    )
+
+
+def _filled(module: nn.Module, weight: Tensor, bias: Tensor) -> nn.Module:
+    module.to(weight.dtype)
+    with torch.no_grad():
+        module.weight.copy_(weight)  # type: ignore[operator]
+        if module.bias is not None:
+            module.bias.copy_(bias)  # type: ignore[operator]
+    return module
+
+
+class Factored(nn.Module):
+    """θ₁ and θ₂ as two batched matrix products, with the biases that are not zero."""
+
+    def __init__(self, found: Factors, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.theta1 = nn.Parameter(found.theta1.contiguous())
+        self.theta2 = nn.Parameter(found.theta2.contiguous())
+        self.between = _nonzero(found.between)
+        self.after = _nonzero(found.after)
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, c, p = self.theta2.shape
+        inputs = x.reshape(-1, c, p).transpose(0, 1)
+        z = torch.bmm(inputs, self.theta2.permute(1, 2, 0))
+        if self.between is not None:
+            z = z + self.between
+        y = torch.bmm(z.permute(2, 1, 0), self.theta1).transpose(0, 1)
+        if self.after is not None:
+            y = y + self.after
+        return y.reshape(-1, *self.shape)
+
+
+def _nonzero(bias: Tensor) -> nn.Parameter | None:
+    return nn.Parameter(bias.contiguous()) if bool(bias.any()) else None
+
+
+class Polyphase(nn.Module):
+    """Of the 2^d phases of each sample, the one of the largest norm; ties as in `choose_phase`."""
+
+    def __init__(self, channels: int, lattice: Sequence[int], norm: str, fibre: int) -> None:
+        super().__init__()
+        self.channels, self.lattice, self.norm, self.fibre = channels, tuple(lattice), norm, fibre
+
+    def forward(self, x: Tensor) -> Tensor:
+        d = len(self.lattice)
+        halves = [n // 2 for n in self.lattice]
+        split = [side for half in halves for side in (half, 2)]
+        phases = x.reshape(-1, self.channels, *split)
+        axes = [0, *range(3, 2 * d + 2, 2), 1, *range(2, 2 * d + 2, 2)]
+        phases = phases.permute(axes).reshape(-1, 2**d, self.channels, prod(halves))
+        chosen = self.choose(phases.detach()).view(-1, 1, 1, 1)
+        index = chosen.expand(-1, 1, self.channels, prod(halves))
+        return phases.gather(1, index).reshape(-1, self.channels, *halves)
+
+    def choose(self, phases: Tensor) -> Tensor:
+        """(batch, phases, channels, sites) to (batch,)."""
+        entries = phases
+        if self.fibre > 1:
+            split = (2 ** len(self.lattice), self.channels // self.fibre, self.fibre, -1)
+            entries = torch.linalg.vector_norm(phases.double().reshape(-1, *split), dim=3)
+        if self.norm == "l1":
+            return entries.abs().sum((2, 3), dtype=torch.float64).argmax(1)
+        energy = entries.square().sum((2, 3), dtype=torch.float64)
+        if self.norm == "l2":
+            return energy.argmax(1)
+        peak = entries.abs().amax((2, 3))
+        best = peak == peak.amax(1, keepdim=True)
+        return torch.where(best, energy, -1.0).argmax(1)
+
+
+class Layer(nn.Module):
+    """y = pool(Σ on the input lattice) + Σ straight to the output lattice + bias."""
+
+    def __init__(
+        self,
+        before: Sequence[nn.Module],
+        pool: nn.Module | None,
+        after: Sequence[nn.Module],
+        bias: Tensor | None,
+    ) -> None:
+        super().__init__()
+        self.before, self.after = nn.ModuleList(before), nn.ModuleList(after)
+        self.pool = pool
+        self.bias = None if bias is None else nn.Parameter(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = []
+        if len(self.before):
+            inner = _sum([path(x) for path in self.before])
+            parts.append(inner if self.pool is None else self.pool(inner))
+        y = _sum(parts + [path(x) for path in self.after])
+        return y if self.bias is None else y + self.bias
+
+
+def _sum(terms: Sequence[Tensor]) -> Tensor:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+class Lifted(nn.Module):
+    """Every channel times a fixed vector: (N, C, *lattice) to (N, C·F, *lattice)."""
+
+    vector: Tensor
+
+    def __init__(self, vector: Tensor, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.register_buffer("vector", vector.view(1, 1, -1, *[1] * (len(shape) - 1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.unsqueeze(2) * self.vector).reshape(-1, *self.shape)
+
+
+class FibrePooled(nn.Module):
+    """Maximum, mean or norm over groups of channels."""
+
+    def __init__(self, shape: Sequence[int], fibre: int, mode: str) -> None:
+        super().__init__()
+        channels, *lattice = shape
+        self.shape, self.mode = (channels // fibre, fibre, *lattice), mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        fibres = x.reshape(-1, *self.shape)
+        if self.mode == "max":
+            return fibres.amax(2)
+        return fibres.mean(2) if self.mode == "mean" else fibres.norm(dim=2)
+
+
+class SitesPooled(nn.Module):
+    """Mean or maximum over the lattice."""
+
+    def __init__(self, dim: int, mode: str) -> None:
+        super().__init__()
+        self.axes, self.mode = tuple(range(2, 2 + dim)), mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.axes:
+            return x
+        return x.mean(self.axes) if self.mode == "mean" else x.amax(self.axes)
+
+
+class NormScaled(nn.Module):
+    """x η(|x|)/|x| for groups of channels: "squash" or "n_sigmoid"."""
+
+    def __init__(self, shape: Sequence[int], fibre: int, function: str) -> None:
+        super().__init__()
+        channels, *lattice = shape
+        self.outer = tuple(shape)
+        self.inner, self.function = (channels // fibre, fibre, *lattice), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        fibres = x.reshape(-1, *self.inner)
+        squared = fibres.square().sum(2, keepdim=True)
+        norm = (squared + 1.2e-38).sqrt()
+        factor = norm / (1 + squared) if self.function == "squash" else torch.sigmoid(norm)
+        return (fibres * factor).reshape(-1, *self.outer)
