@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
-from torch import multiprocessing as mp
+from torch.multiprocessing.spawn import spawn
 
 from groupella.curvature import Curvature, curvature, hypergradient
 from groupella.likelihoods import Categorical
@@ -57,7 +57,7 @@ def work(rank: int, folder: str) -> None:
 
 
 def test_two_processes_agree_with_one(tmp_path: Path) -> None:
-    mp.spawn(work, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    spawn(work, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     x = data()
     expected = curvature(network(), Categorical(), (x, x))
     value, gradient = hypergradient(objective, network(), Categorical(), (x, x), ["0.bias"])
