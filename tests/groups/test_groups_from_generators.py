@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from groupella.groups import (
@@ -23,6 +23,7 @@ from groupella.groups import (
 from groupella.groups._escnn import load_group
 
 SIZES = st.integers(2, 6)
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
@@ -71,7 +72,7 @@ def brute_force_order(generators: list[tuple[int, ...]]) -> int:
     return len(found)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(SLOW, max_examples=60)
 @given(group=permutation_groups())
 def test_random_permutation_groups(group: Symmetry) -> None:
     generators = [tuple(g.sites) for g in group.site_generators if g.sites is not None]
@@ -87,7 +88,7 @@ def test_random_permutation_groups(group: Symmetry) -> None:
         assert np.array_equal(space.act(g, space.act(h, x)), space.act(g * h, x))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(group=permutation_groups())
 def test_burnside_counts_the_orbits(group: Symmetry) -> None:
     """mean χ = number of orbits of sites; mean χ² = number of orbits of pairs (brute force)."""
@@ -106,7 +107,7 @@ def test_burnside_counts_the_orbits(group: Symmetry) -> None:
     assert hom_dimension(space, space, group) == orbits
 
 
-@settings(deadline=None, max_examples=40)
+@settings(SLOW, max_examples=40)
 @given(group=st.one_of(signed_groups(), orthogonal_groups()))
 def test_random_orthogonal_groups_act_and_close(group: Symmetry) -> None:
     space = GroupSet(group).space(group.lattice, channels=2)
@@ -124,7 +125,7 @@ def test_random_orthogonal_groups_act_and_close(group: Symmetry) -> None:
         assert space.action(g).trace() == pytest.approx(np.trace(dense), abs=1e-12)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(SLOW, max_examples=30)
 @given(first=permutation_groups(), second=permutation_groups())
 def test_inclusion_is_that_of_the_elements(first: Symmetry, second: Symmetry) -> None:
     if first.lattice != second.lattice:
