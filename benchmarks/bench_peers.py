@@ -1,4 +1,4 @@
-"""Do all the libraries that we compare with load beside one torch? Their versions and load times."""
+"""Do the libraries that we compare with load beside one torch? Versions and load times."""
 
 from __future__ import annotations
 
