@@ -7,6 +7,8 @@ leaves one candidate for each point matrix. Against a generated group, first by 
 of indices (a necessary condition), then by its elements where there are few. A group too large for
 that (S₁₀₀) is taken to contain whatever preserves its orbits on pairs: every linear map that is
 equivariant to it is then equivariant to the smaller group, which is all that paths and bases use.
+With more than 1,000 signed points (500 basis vectors of fibre ⊗ sites) the pairs are too many and
+orbits of single points stand in: a necessary condition only, so the answer may be a wrong yes.
 """
 
 from __future__ import annotations
