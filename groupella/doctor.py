@@ -10,6 +10,7 @@ A wrong numpy, a half-installed escnn or a broken torch shows up here in a secon
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
@@ -37,9 +38,8 @@ def examine() -> Iterator[Finding]:
     """Look at the installation, one finding at a time; never raises."""
     yield Finding("groupella", __version__)
     yield Finding("Python", f"{platform.python_version()} on {platform.platform(terse=True)}")
-    for name in ("numpy", "scipy"):
-        yield _finding(name, lambda name=name: str(importlib.import_module(name).__version__))
-    yield _finding("torch", _torch)
+    for name in ("numpy", "scipy", "torch"):
+        yield _finding(name, functools.partial(_version, name))
     yield _finding("threads", _threads)
     yield _finding("CUDA", _cuda)
     yield _finding("escnn", _escnn)
@@ -55,10 +55,8 @@ def _finding(name: str, look: Callable[[], str]) -> Finding:
         return Finding(name, f"{type(error).__name__}: {reason}", ok=False)
 
 
-def _torch() -> str:
-    import torch
-
-    return str(torch.__version__)
+def _version(name: str) -> str:
+    return str(importlib.import_module(name).__version__)
 
 
 def _threads() -> str:

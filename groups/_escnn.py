@@ -90,7 +90,7 @@ def _mend_imported() -> None:
     """Apply what can still be applied when the user imported escnn before us."""
     import joblib
 
-    importlib.import_module("escnn.group._numerical").randomized_svd = None
+    vars(importlib.import_module("escnn.group._numerical"))["randomized_svd"] = None
     memory = joblib.Memory(_location(cache_directory()), verbose=0)
     for name, module in list(sys.modules.items()):
         if name.startswith("escnn."):
