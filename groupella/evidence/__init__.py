@@ -3,9 +3,15 @@
 from ._evidence import Evidence as Evidence
 from ._fit_of_data import DataFit as DataFit
 from ._fit_of_data import data_fit as data_fit
+from ._predictive import Predictive as Predictive
+from ._predictive import Quality as Quality
+from ._predictive import calibration_error as calibration_error
+from ._prior import PathwayLayer as PathwayLayer
 from ._prior import Prior as Prior
 from ._prior import PriorGroup as PriorGroup
 from ._removal import measured_removal as measured_removal
+from ._removal import prune as prune
+from ._removal import removal as removal
 from ._report import EvidenceReport as EvidenceReport
 from ._report import GroupTerm as GroupTerm
 from ._selection import LayerSelection as LayerSelection

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from groupella.curvature import Curvature, KroneckerBlock, curvature
+from groupella.curvature import Curvature, KroneckerBlock, curvature, hypergradient
 from groupella.likelihoods import Gaussian, Likelihood
 
 from ._fit_of_data import Batches, DataFit, data_fit
@@ -226,51 +226,31 @@ class Evidence:
 
         `names` are qualified names; by default the prior's hyperparameters (lengthscales, anchor
         positions). `data` may be a part of the `n_data` data and then stands for all of them.
+        Options, such as `passes=2` to save memory, go to `groupella.curvature.hypergradient`.
         Nothing is written to `.grad`.
         """
         chosen = list(self.prior.hyperparameters if names is None else names)
         if not chosen:
             return {}
-        parameters = dict(self.network.named_parameters())
-        blocks: Mapping[str, KroneckerBlock] = curvature(
+        fit = data_fit(self.network, self.likelihood, data, gradient=True)
+        assert fit.gradient is not None
+        represented = fit.n_data if n_data is None else n_data
+
+        def occam(blocks: Curvature) -> Tensor:
+            whole = {k: replace(b, n_data=float(represented)) for k, b in blocks.items()}
+            return self.log_marginal_likelihood(whole, 0.0)
+
+        _, found = hypergradient(
+            occam,
             self.network,
             self.likelihood,
             data,
-            differentiable=chosen,
+            chosen,
             ignore=[n for n in self.uncovered if n not in chosen],
             **options,
         )
-        fit = data_fit(self.network, self.likelihood, data, differentiable=True)
-        represented = fit.n_data if n_data is None else n_data
-        blocks = {k: replace(b, n_data=float(represented)) for k, b in blocks.items()}
-        fitted = fit.value * (represented / fit.n_data)
-        value = self.log_marginal_likelihood(blocks, fitted)
-        gradients = torch.autograd.grad(value, [parameters[n] for n in chosen], allow_unused=True)
-        return {
-            n: torch.zeros_like(parameters[n]) if g is None else g
-            for n, g in zip(chosen, gradients, strict=True)
-        }
-
-    def removal(self, name: str) -> float:
-        """Change of log evidence when a group's weights are removed, in closed form.
-
-        In the quadratic approximation of its own block the evidence as a function of the group's
-        precision is ½ Σ [ b²/(λ + δ) − log(1 + λ/δ) ] + const with b = (λ + δ) w; removal is δ → ∞,
-        so the change is ½ Σ log(1 + λ/δ) − ½ wᵀ(H + δ)w. Precisions of the other groups enter
-        separate terms, so their best values do not move.
-        """
-        index = self.prior.index(name)
-        group = self.prior.groups[index]
-        delta = self.prior.precisions[index]
-        parameters = dict(self.network.named_parameters())
-        quadratic = delta * self.squared_norms[index]
-        for parameter in group.parameters:
-            if parameter in self.blocks:
-                w = parameters[parameter].detach().double()
-                product = (w * self.blocks[parameter].matvec(w)).sum()
-                quadratic = quadratic + self.noise_scale * product
-        volume = self.spectrum.log_volumes(self.prior.log_precision.detach())[index]
-        return float(-volume - 0.5 * quadratic)
+        share = represented / fit.n_data
+        return {n: g - share * fit.gradient[n] for n, g in found.items()}
 
     def report(self) -> EvidenceReport:
         """The evidence taken apart: data fit, and for each group its Occam factor and γ."""
@@ -327,8 +307,9 @@ class Evidence:
         prior = self.prior
         scale = self.noise_scale
         found = prior.log_precision.detach().clone()
+        learned = prior.learned.tolist()
         for i, group in enumerate(prior):
-            if not group.learn:
+            if not learned[i]:
                 continue
             values, squares = group_profile(
                 group,

@@ -53,7 +53,7 @@ def group_profile(
     gradient: Mapping[str, Tensor] | None,
     scale: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """(λ, b²) of a group, flat. Without a gradient of −log p(D | w), r = δw as at the MAP."""
+    """(λ, b²/m) of a group, flat. Without a gradient of −log p(D | w), r = δw as at the MAP."""
     parameters = dict(network.named_parameters())
     values, squares = [], []
     for name in group.parameters:
@@ -66,7 +66,8 @@ def group_profile(
         else:
             r = -scale * coordinates(blocks[name], gradient[name])
         values.append(lam)
-        squares.append((lam * w + r).square())
+        # The output of a path is the product of its m factors: each alone explains all of the fit.
+        squares.append((lam * w + r).square() / len(group.parameters))
     empty = torch.zeros(0, dtype=torch.float64)
     return torch.cat([empty, *values]), torch.cat([empty, *squares])
 

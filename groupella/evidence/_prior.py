@@ -75,6 +75,8 @@ class Prior(nn.Module):
             bad = [g.name for g in groups if not g.initial > 0]
             raise ValueError(f"initial precisions must be positive, not so for {', '.join(bad)}")
         self.log_precision = nn.Parameter(initial.clamp(low, high).log())
+        self.out: Tensor
+        self.register_buffer("out", torch.zeros(len(groups), dtype=torch.bool))
         self._index = {g.name: i for i, g in enumerate(self.groups)}
 
     @classmethod
@@ -132,6 +134,12 @@ class Prior(nn.Module):
         except KeyError:
             raise KeyError(f"no prior group {name!r}; there are {', '.join(self.names)}") from None
 
+    def of_path(self, layer: str, path: str) -> tuple[PriorGroup, ...]:
+        """The groups that decide on a path: its lengthscales where their prior is learned."""
+        mine = [g for g in self.groups if (g.layer, g.path) == (layer, path) and g.role != "bias"]
+        lengthscales = [g for g in mine if g.role == "lengthscale" and g.learn]
+        return tuple(lengthscales or [g for g in mine if g.role == "path"])
+
     @property
     def precisions(self) -> Tensor:
         """δ, detached: (groups,) float64."""
@@ -151,7 +159,30 @@ class Prior(nn.Module):
     @property
     def learned(self) -> Tensor:
         """Which groups are learned: (groups,) bool."""
-        return torch.tensor([g.learn for g in self.groups], device=self.log_precision.device)
+        learned = torch.tensor([g.learn for g in self.groups], device=self.log_precision.device)
+        return learned & ~self.out
+
+    def is_out(self, name: str) -> bool:
+        """Whether a group was taken out."""
+        return bool(self.out[self.index(name)])
+
+    def take_out(self, network: nn.Module, names: Iterable[str]) -> None:
+        """Remove groups for good: weights zero and constant, precision at the upper bound.
+
+        As constants they need neither curvature nor gradients (`requires_grad` is off).
+        """
+        for name in names:
+            self.set_precision(name, self.bounds[1])
+            self.out[self.index(name)] = True
+        self.hold_out(network)
+
+    def hold_out(self, network: nn.Module) -> None:
+        """Make the parameters of groups that are out zero and constant in `network`."""
+        parameters = dict(network.named_parameters())
+        for group, out in zip(self.groups, self.out.tolist(), strict=True):
+            for name in group.parameters if out else ():
+                parameters[name].requires_grad_(False)
+                parameters[name].zero_()
 
     def clamp_(self) -> None:
         """Put log-precisions back within the bounds."""
@@ -181,6 +212,11 @@ class Prior(nn.Module):
         return f"{len(self)} groups, {len(self.hyperparameters)} hyperparameters"
 
 
+def pathway_layers(network: nn.Module) -> dict[str, PathwayLayer]:
+    """The residual-pathway layers of a network by qualified name."""
+    return {n: m for n, m in network.named_modules() if isinstance(m, PathwayLayer)}
+
+
 def _check_disjoint(groups: Sequence[PriorGroup]) -> None:
     owner: dict[str, str] = {}
     names: set[str] = set()
@@ -201,7 +237,7 @@ def _group(
     network: nn.Module, per_tensor: bool, on_lengthscales: bool
 ) -> tuple[list[PriorGroup], list[str]]:
     """Walk the parameters in the network's own order, each once."""
-    layers = {n: m for n, m in network.named_modules() if isinstance(m, PathwayLayer)}
+    layers = pathway_layers(network)
     modules = dict(network.named_modules())
     collected: dict[str, dict[str, Any]] = {}
     hyperparameters: list[str] = []
@@ -262,7 +298,7 @@ def _role(module: nn.Module, leaf: str, path: str | None) -> str:
         return "lengthscale"
     if leaf in special:
         return "position"
-    if leaf.startswith("bias"):
+    if leaf.startswith("bias") or leaf.endswith("bias"):
         return "bias"
     return "weight" if path is None else "path"
 

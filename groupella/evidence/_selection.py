@@ -9,9 +9,10 @@ For a path with precision δ, weights w, P parameters and the eigenvalues λ of 
 | relative  | γ/P over the sum of γ/P in the layer                                            |
 | removal   | change of log evidence when the path is removed; positive: better without it    |
 
-A path is alive when its relative γ is at least `threshold`, or, by `rule="evidence"`, when removing
-it costs at least `nats`. The verdict on a layer is that of `_verdict.py`; its clearness is the
-distance, in decades of relative γ (or in nats), of the nearest path that could change it.
+A path is alive when its relative γ is at least `threshold`; by `rule="evidence"`, when removing it
+costs at least `nats`; by "both", when both hold. The verdict on a layer is that of `_verdict.py`;
+its clearness is the distance, in decades of relative γ (or in nats), of the nearest path that
+could change it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,15 +29,15 @@ from torch import Tensor, nn
 
 from ._evidence import Evidence
 from ._fit_of_data import Batches
-from ._prior import PathwayLayer, Prior, PriorGroup
-from ._removal import measured_removal
+from ._prior import PathwayLayer, PriorGroup, pathway_layers
+from ._removal import measured_removal, removal
 from ._verdict import clearness, decades_from, verdict, verdict_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-Rule = Literal["gamma", "evidence"]
+Rule = Literal["gamma", "evidence", "both"]
 FORMAT = "groupella-selection"
 
 
@@ -56,7 +57,7 @@ class PathSelection:
 
     @property
     def normalised(self) -> float:
-        return self.effective_parameters / self.parameters
+        return self.effective_parameters / max(self.parameters, 1)
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,16 @@ class Selection:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is truncated or is not JSON: {error}") from error
+        try:
+            return cls.from_dict(content)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a selection: {error}") from error
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Selection:
+        """The inverse of `as_dict`."""
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ValueError(f"{path} is not a selection: it lacks format={FORMAT!r}")
+            raise ValueError(f"it lacks format={FORMAT!r}")
         return cls(
             layers=tuple(_layer_from(entry) for entry in content["layers"]),
             log_evidence=content["log_evidence"],
@@ -191,13 +200,13 @@ def selection(
     out instead: fit and curvature are measured without it, and the precisions of the rest are
     optimised anew.
     """
-    if rule not in ("gamma", "evidence"):
-        raise ValueError(f"rule must be 'gamma' or 'evidence', got {rule!r}")
+    if rule not in ("gamma", "evidence", "both"):
+        raise ValueError(f"rule must be 'gamma', 'evidence' or 'both', got {rule!r}")
     if not 0 < threshold < 1:
         raise ValueError(f"threshold is a share of the layer, between 0 and 1; got {threshold}")
     if evidence.network is not network:
         raise ValueError("the evidence belongs to another network")
-    layers = {n: m for n, m in network.named_modules() if isinstance(m, PathwayLayer)}
+    layers = pathway_layers(network)
     if not layers:
         raise ValueError("the network has no residual-pathway layers, so nothing to select")
     chosen = tuple(
@@ -209,7 +218,7 @@ def selection(
         log_evidence=float(evidence.log_marginal_likelihood().detach()),
         n_data=evidence.fit.n_data,
         rule=rule,
-        threshold=threshold if rule == "gamma" else nats,
+        threshold=nats if rule == "evidence" else threshold,
     )
 
 
@@ -225,7 +234,7 @@ def _select(
 ) -> LayerSelection:
     subspaces: Mapping[str, tuple[str, ...]] = {p: module.subspaces[p] for p in module.paths}
     groups = getattr(module, "groups", None)
-    members = {p: _groups_of(evidence.prior, name, p) for p in subspaces}
+    members = {p: evidence.prior.of_path(name, p) for p in subspaces}
     gammas = evidence.effective_parameters().tolist()
     norms = evidence.squared_norms.tolist()
     deltas = evidence.prior.precisions.tolist()
@@ -237,12 +246,15 @@ def _select(
     total = sum(normalised.values())
     relative = {p: v / total if total > 0 else 0.0 for p, v in normalised.items()}
     changes = {p: _removal(evidence, gs, data, subset) for p, gs in members.items()}
-    if rule == "gamma":
-        live = {p for p, v in relative.items() if v >= threshold}
-        distances = {p: decades_from(threshold, v) for p, v in relative.items()}
-    else:
-        live = {p for p, v in changes.items() if -v >= nats and members[p]}
+    live = set(subspaces)
+    if rule != "evidence":
+        live &= {p for p, v in relative.items() if v >= threshold}
+    if rule != "gamma":
+        live &= {p for p, v in changes.items() if -v >= nats}
+    if rule == "evidence":
         distances = {p: abs(-v - nats) for p, v in changes.items()}
+    else:
+        distances = {p: decades_from(threshold, v) for p, v in relative.items()}
     clear, alternative = clearness(distances, live, subspaces, groups)
     paths = tuple(
         PathSelection(
@@ -261,25 +273,19 @@ def _select(
     return LayerSelection(name, paths, verdict(live, subspaces, groups), clear, alternative)
 
 
-def _groups_of(prior: Prior, layer: str, path: str) -> list[PriorGroup]:
-    """The prior groups that decide on a path: its lengthscales where their prior is learned."""
-    mine = [g for g in prior if g.layer == layer and g.path == path and g.role != "bias"]
-    lengthscales = [g for g in mine if g.role == "lengthscale" and g.learn]
-    return lengthscales or [g for g in mine if g.role == "path"]
-
-
 def _removal(
     evidence: Evidence,
-    groups: list[PriorGroup],
+    groups: Sequence[PriorGroup],
     data: tuple[Tensor, Tensor] | Batches | None,
     subset: int | None,
 ) -> float:
+    names = [g.name for g in groups]
     if data is not None:
-        return measured_removal(evidence, [g.name for g in groups], data, subset=subset)
-    return sum(evidence.removal(g.name) for g in groups)
+        return measured_removal(evidence, names, data, subset=subset)
+    return removal(evidence, names)
 
 
-def _mean_precision(groups: list[PriorGroup], precisions: list[float]) -> float:
+def _mean_precision(groups: Sequence[PriorGroup], precisions: Sequence[float]) -> float:
     """The precision of the mean variance; that of the group when there is one."""
     variance = sum(g.size / d for g, d in zip(groups, precisions, strict=True))
     return sum(g.size for g in groups) / variance if variance else math.inf

@@ -53,7 +53,7 @@ def clearness_text(layer: LayerSelection, selection: Selection) -> str:
     """Such as "1.4 decades from none"."""
     if layer.alternative is None or not math.isfinite(layer.clearness):
         return "no alternative"
-    unit = "decades" if selection.rule == "gamma" else "nats"
+    unit = "nats" if selection.rule == "evidence" else "decades"
     return f"{layer.clearness:.1f} {unit} from {verdict_text(layer.alternative)}"
 
 

@@ -53,17 +53,15 @@ class Processes:
             for tensor, part in zip(members, parts, strict=True):
                 tensor.detach().copy_(part.view_as(tensor))
 
-    def total(self, value: float, device: torch.device | str = "cpu") -> float:
-        """The sum of a number over processes."""
+    def totals(self, *values: float) -> tuple[float, ...]:
+        """The sums of numbers over processes, in one message."""
         if self.world == 1:
-            return value
-        tensor = torch.tensor([value], dtype=torch.float64, device=self._device(device))
+            return values
+        # nccl moves CUDA tensors only; gloo works on either.
+        device = "cuda" if dist.get_backend(self.group) == "nccl" else "cpu"
+        tensor = torch.tensor(values, dtype=torch.float64, device=device)
         dist.all_reduce(tensor, group=self.group)
-        return float(tensor.item())
-
-    def any(self, flag: bool, device: torch.device | str = "cpu") -> bool:
-        """Whether the flag is set in any process."""
-        return self.total(float(flag), device) > 0
+        return tuple(tensor.tolist())
 
     def broadcast(self, module: nn.Module) -> None:
         """Give every process the parameters and buffers of process 0."""
@@ -75,7 +73,3 @@ class Processes:
     def barrier(self) -> None:
         if self.world > 1:
             dist.barrier(group=self.group)
-
-    def _device(self, device: torch.device | str) -> torch.device | str:
-        # nccl moves CUDA tensors only; gloo works on either.
-        return device if dist.get_backend(self.group) == "nccl" else "cpu"

@@ -121,7 +121,8 @@ def fit(
     was_training = network.training
     with ExitStack() as stack:
         stack.enter_context(seeded(chosen.seed))
-        run = Run(evidence, examples, held_out, chosen, augment, processes)
+        interruption = stack.enter_context(Interruption())
+        run = Run(evidence, examples, held_out, chosen, augment, processes, interruption)
         _begin(run, place, resume)
         display: Display = Silent()
         if progress and processes.is_main:
@@ -130,11 +131,10 @@ def fit(
         if tensorboard is not None and processes.is_main:
             board = TensorBoard(tensorboard, run.counters.epoch)
             stack.callback(board.close)
-        interruption = stack.enter_context(Interruption())
         stack.enter_context(display)
         network.train()
         stack.callback(network.train, was_training)
-        _train(run, place, display, board, interruption, on_epoch)
+        _train(run, place, display, board, on_epoch)
         run.collect(chosen.epochs)
     return Fit(
         network,
@@ -162,7 +162,6 @@ def _train(
     place: Path | None,
     display: Display,
     board: TensorBoard | None,
-    interruption: Interruption,
     on_epoch: OnEpoch | None,
 ) -> None:
     counters, settings = run.counters, run.settings
@@ -171,7 +170,8 @@ def _train(
         while counters.step < run.steps_per_epoch:
             run.train_step()
             display.step(run.step_number)
-            _stop_if_asked(run, place, interruption)
+            if run.is_asked_to_stop:
+                _stop(run, place)
         record = run.end_epoch(started)
         better = _note_progress(run, record)
         display.epoch(record, run.examples.n)
@@ -184,8 +184,6 @@ def _train(
             _save(run, place, BEST)
         if ended or counters.epoch % settings.checkpoint_every == 0:
             _save(run, place, LAST)
-        if not ended:
-            _stop_if_asked(run, place, interruption)
 
 
 def _note_progress(run: Run, record: EpochRecord) -> bool:
@@ -218,9 +216,7 @@ def _save(run: Run, place: Path | None, name: str) -> None:
     run.processes.barrier()
 
 
-def _stop_if_asked(run: Run, place: Path | None, interruption: Interruption) -> None:
-    if not run.processes.any(bool(interruption)):
-        return
+def _stop(run: Run, place: Path | None) -> None:
     _save(run, place, LAST)
     at = f"epoch {run.counters.epoch}, step {run.counters.step}"
     if place is None:

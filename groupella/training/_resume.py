@@ -71,6 +71,7 @@ def restore(run: Run, checkpoint: Checkpoint, source: object) -> None:
         )
     run.network.load_state_dict(checkpoint.section("network"))
     run.evidence.prior.load_state_dict(checkpoint.section("prior"))
+    run.evidence.prior.hold_out(run.network)
     if isinstance(run.evidence.likelihood, nn.Module):
         run.evidence.likelihood.load_state_dict(checkpoint.section("likelihood"))
     for name, optimiser in run.optimisers().items():

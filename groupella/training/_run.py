@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from groupella.curvature import Curvature, curvature, exact, mc
-from groupella.evidence import DataFit, Evidence, JitterWarning, NonFiniteError, data_fit
+from groupella.evidence import DataFit, Evidence, JitterWarning, NonFiniteError, data_fit, prune
 from groupella.evidence._fit_of_data import evaluation
 from groupella.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 
@@ -19,6 +20,7 @@ from ._data import Examples, check_batch
 from ._diagnosis import check_parameters, culprit
 from ._distributed import Processes
 from ._history import EpochRecord, History
+from ._interruption import Interruption
 from ._optimisers import (
     learning_rate,
     set_learning_rate,
@@ -60,6 +62,7 @@ class Run:
         settings: Settings,
         augment: Augment | None,
         processes: Processes,
+        interruption: Interruption,
     ) -> None:
         self.evidence = evidence
         self.network = evidence.network
@@ -68,6 +71,8 @@ class Run:
         self.settings = settings
         self.augment = augment
         self.processes = processes
+        self.interruption = interruption
+        self.is_asked_to_stop = False
         self.counters = Counters()
         self.history = History()
         self.steps_per_epoch = -(-examples.n // settings.batch_size)
@@ -161,33 +166,34 @@ class Run:
             if finite:
                 torch.autograd.backward(loss / batch)
                 correct = hits(likelihood, f.detach(), y)
-        if self.processes.any(not finite):
+        asked = float(bool(self.interruption))
+        nll, correct, spoilt, asked = self.processes.totals(nll, correct, float(not finite), asked)
+        self.is_asked_to_stop = asked > 0
+        if spoilt:
+            where = "see the other process" if x is None or finite else culprit(self.network, x)
             raise NonFiniteError(
-                f"the loss is {nll} in step {self.counters.step} of epoch {self.counters.epoch}: "
-                + (culprit(self.network, x) if x is not None and not finite else "another process")
+                f"the loss is not finite in step {self.counters.step} of epoch "
+                f"{self.counters.epoch}: {where}"
             )
         self.processes.add(self.weights.gradients())
-        return self.processes.total(nll), self.processes.total(correct)
+        return nll, correct
 
     def _update_evidence(self) -> tuple[float, tuple[str, ...]]:
         settings, epoch = self.settings, self.counters.epoch
         rate = learning_rate(settings.hyper_schedule, settings.hyper_lr, epoch, settings.epochs)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", JitterWarning)
+        assert settings.method != "map"
+        with _passing_on_warnings() as caught:
             self.collect(epoch, gradient=settings.method == "linearised")
-            assert settings.method != "map"
             self.evidence.step(settings.method, settings.hyper_steps, rate)
             if self.network_hyper is not None:
                 self._network_hyper_step(rate)
-        for warning in caught:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
+        gone = prune(self.evidence) if settings.prunes_after(epoch) else []
         value = float(self.evidence.log_marginal_likelihood().detach())
         if value != value:
             raise NonFiniteError("the log evidence is NaN although all its factors are finite")
-        jitters = (w.message for w in caught if issubclass(w.category, JitterWarning))
-        return value, tuple(map(str, jitters))
+        remarks = [str(w.message) for w in caught if issubclass(w.category, JitterWarning)]
+        remarks += [f"epoch {epoch}: took out {name}" for name in gone]
+        return value, tuple(remarks)
 
     def _network_hyper_step(self, rate: float) -> None:
         """A step up the evidence for lengthscales and anchor positions, in every process alike."""
@@ -256,7 +262,7 @@ class Run:
                 correct += hits(likelihood, f, y)
         n = self.validation.n
         accurate = isinstance(likelihood, Categorical | Bernoulli)
-        nll, correct = self.processes.total(nll), self.processes.total(correct)
+        nll, correct = self.processes.totals(nll, correct)
         return nll / n, correct / n if accurate else None
 
     def _total_fit(self, fit: DataFit) -> DataFit:
@@ -266,12 +272,9 @@ class Run:
             return fit
         if fit.gradient is not None:
             processes.add(fit.gradient.values())
-        return replace(
-            fit,
-            value=torch.tensor(processes.total(float(fit.value)), dtype=torch.float64),
-            n_data=round(processes.total(fit.n_data)),
-            outputs=round(processes.total(fit.outputs)),
-        )
+        value, count, outputs = processes.totals(float(fit.value), fit.n_data, fit.outputs)
+        total = torch.tensor(value, dtype=torch.float64)
+        return replace(fit, value=total, n_data=round(count), outputs=round(outputs))
 
     def _epoch_order(self) -> Tensor:
         epoch = self.counters.epoch
@@ -312,6 +315,19 @@ class Run:
             "network-hyper": self.network_hyper,
         }
         return {name: optimiser for name, optimiser in found.items() if optimiser is not None}
+
+
+@contextmanager
+def _passing_on_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Collect the warnings inside the block; they are still given, at its end."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", JitterWarning)
+            yield caught
+    finally:
+        for w in caught:
+            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
 
 
 def hits(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:

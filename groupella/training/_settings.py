@@ -25,6 +25,8 @@ class Settings:
     burn_in, update_every: precisions are updated after epoch burn_in and every so many thereafter,
         and after the last one.
     hyper_steps, hyper_lr, hyper_schedule: steps per update; rate and schedule for "adam".
+    prune_from: part of training (0 … 1) after which an update also takes out paths without which
+        the evidence is higher, see `groupella.evidence.prune`; None for never.
     network_hyper: how lengthscales and anchor positions without a prior learn: from the "evidence"
         (one gradient step per update, rate hyper_lr) or with the weights ("map").
     curvature_subset: how many random data curvature is taken on, None for all.
@@ -47,6 +49,7 @@ class Settings:
     hyper_steps: int = 5
     hyper_lr: float = 0.1
     hyper_schedule: Schedule = "cosine"
+    prune_from: float | None = 0.5
     network_hyper: HyperMode = "evidence"
     curvature_subset: int | None = 400
     curvature_samples: int | None = None
@@ -66,6 +69,8 @@ class Settings:
         for name in ("clip", "curvature_subset", "curvature_samples", "patience"):
             value = getattr(self, name)
             _require(value is None or value > 0, name, "positive or None", value)
+        part = self.prune_from
+        _require(part is None or 0 <= part <= 1, "prune_from", "between 0 and 1, or None", part)
         for name, choices in _CHOICES.items():
             allowed = "one of " + ", ".join(map(repr, choices))
             _require(getattr(self, name) in choices, name, allowed, getattr(self, name))
@@ -81,6 +86,10 @@ class Settings:
         done = epoch + 1
         due = done >= self.burn_in and (done - self.burn_in) % self.update_every == 0
         return due or done == self.epochs
+
+    def prunes_after(self, epoch: int) -> bool:
+        """Whether the update after `epoch` also takes out paths."""
+        return self.prune_from is not None and epoch + 1 >= self.prune_from * self.epochs
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -107,6 +116,7 @@ class Settings:
             "update_every": 5,
             "hyper_steps": 1,
             "hyper_lr": 0.1,
+            "prune_from": None,
             "curvature_subset": None,
         }
         return cls(**{**protocol, **changes})

@@ -1,9 +1,9 @@
 """The step on the weights: Adam on the data term, and a Gaussian prior that is stable at any δ.
 
 The objective is f(w) + ½ (δ/N)‖w‖² with f the mean −log p(y | x, w). Precisions range over many
-decades, and where δ/N is large, Adam on the sum only chatters around zero with an amplitude of the
-learning rate η: it cannot show the evidence that a path is not needed. The proximal step treats
-the prior exactly instead. With m, v Adam's moments of ∇f and d = √v + ε its metric,
+decades; after a rise of δ, Adam on the sum needs hundreds of steps and then keeps weights several
+times larger than they should be, since the prior's gradient spoils its metric. The proximal step
+treats the prior exactly instead. With m, v Adam's moments of ∇f, d = √v + ε and learning rate η,
 
     w ← (w − η m/d) / (1 + η (δ/N) / d),
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.evidence import Evidence, Prior
+from groupella.evidence import Evidence, Prior, removal
 from groupella.likelihoods import Categorical, Gaussian
 
 N, D = 30, 4
@@ -32,10 +32,9 @@ def gaussian(noise: float) -> Gaussian:
 def exact_log_evidence(x: Tensor, y: Tensor, delta: float, noise: float) -> float:
     """log N(y | 0, σ² I + X Xᵀ/δ)."""
     covariance = noise**2 * torch.eye(len(x), dtype=torch.float64) + x @ x.T / delta
-    normal = torch.distributions.MultivariateNormal(
-        torch.zeros(len(x), dtype=torch.float64), covariance
-    )
-    return float(normal.log_prob(y[:, 0]))
+    quadratic = (y[:, 0] * torch.linalg.solve(covariance, y[:, 0])).sum()
+    constant = torch.logdet(2 * math.pi * covariance)
+    return -0.5 * float(quadratic + constant)
 
 
 def linear_at_map(x: Tensor, y: Tensor, delta: float, noise: float) -> nn.Linear:
@@ -180,7 +179,8 @@ def test_removal_equals_the_change_of_the_exact_evidence() -> None:
             self.b = nn.Linear(2, 1, bias=False).double()
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.a(x[:, :2]) + self.b(x[:, 2:])
+            out: Tensor = self.a(x[:, :2]) + self.b(x[:, 2:])
+            return out
 
     model = Two()
     set_to_map(model.a, x[:, :2], y, 1.5, 0.3)
@@ -190,7 +190,7 @@ def test_removal_equals_the_change_of_the_exact_evidence() -> None:
     full = exact_log_evidence(x, y, 1.5, 0.3)
     assert float(evidence.log_marginal_likelihood().detach()) == pytest.approx(full, abs=1e-8)
     reduced = exact_log_evidence(x[:, 2:], y, 1.5, 0.3)
-    assert evidence.removal("a") == pytest.approx(reduced - full, abs=1e-8)
+    assert removal(evidence, ["a"]) == pytest.approx(reduced - full, abs=1e-8)
 
 
 class Stretched(nn.Module):
@@ -209,20 +209,21 @@ class Stretched(nn.Module):
         return out
 
 
-def test_gradient_of_a_hyperparameter_inside_the_network() -> None:
+@pytest.mark.parametrize("passes", [1, 2])
+def test_gradient_of_a_hyperparameter_inside_the_network(passes: int) -> None:
     network = Stretched()
     x = torch.randn(12, 3, dtype=torch.float64)
     y = torch.arange(12) % 2
     evidence = Evidence(network, Categorical())
     assert evidence.prior.hyperparameters == ("rho",)
-    found = evidence.hyper_gradient((x, y))["rho"]
+    found = evidence.hyper_gradient((x, y), passes=passes)["rho"]
     assert network.rho.grad is None
     step, values = 1e-5, []
     for sign in (1, -1):
         with torch.no_grad():
-            network.rho += sign * step
+            network.rho.add_(sign * step)
         evidence.collect((x, y))
         values.append(float(evidence.log_marginal_likelihood().detach()))
         with torch.no_grad():
-            network.rho -= sign * step
+            network.rho.sub_(sign * step)
     assert float(found) == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-6)

@@ -84,7 +84,7 @@ def test_a_failed_write_keeps_the_old_checkpoint(
     def fail(source: object, target: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(module.os, "replace", fail)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
         save_checkpoint(path, example(2.0))
     monkeypatch.undo()

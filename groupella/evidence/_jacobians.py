@@ -1,0 +1,129 @@
+"""Covariance of network outputs under the Kronecker posterior of the linearised network.
+
+For a shared linear map the Jacobian of output k with respect to U_b is J_k = Σ_s g_s a_sᵀ, a the
+input at position s and g the gradient of output k there. In the eigenbasis of the block, the
+posterior (H + δ)⁻¹ is diagonal, so each map adds
+
+    Σ_f[k, l] += Σ_ij J̃_k,ij J̃_l,ij / (λ_j μ_i + δ),        J̃ = Q_Gᵀ J Q_A.
+
+One forward pass and K backward passes a batch, no loop over samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from groupella.curvature import KroneckerBlock
+from groupella.curvature._collect import listening
+from groupella.shared_maps import BlockMap, SharedLinearMap
+
+from ._fit_of_data import evaluation
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of a shared linear map in a forward pass."""
+
+    name: str
+    shared_map: SharedLinearMap
+    inputs: Tensor
+    edge: GradientEdge
+
+
+class Listener:
+    """Keeps the inputs of every map that has a curvature block."""
+
+    def __init__(self, network: nn.Module, blocks: Mapping[str, KroneckerBlock]) -> None:
+        self.uses: list[Use] = []
+        self._names = {id(p): n for n, p in network.named_parameters() if n in blocks}
+
+    def __call__(
+        self, module: nn.Module, shared_map: SharedLinearMap, x: Tensor, y: Tensor
+    ) -> None:
+        name = self._names.get(id(getattr(module, shared_map.weight)))
+        if name is None:
+            return
+        if isinstance(shared_map, BlockMap):
+            # Sharing concerns factors only; a Jacobian needs each block's own gradients.
+            shared_map = replace(shared_map, sharing="block")
+        with torch.no_grad():
+            inputs = shared_map.inputs(x.detach())
+        self.uses.append(Use(name, shared_map, inputs, get_gradient_edge(y)))
+
+
+def output_covariance(
+    network: nn.Module,
+    x: Tensor,
+    blocks: Mapping[str, KroneckerBlock],
+    precisions: Mapping[str, float],
+    scale: float = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """Outputs (N, K) and their covariance (N, K, K) in float64, for one batch x.
+
+    `precisions` gives δ for each parameter, `scale` multiplies the curvature.
+    """
+    listener = Listener(network, blocks)
+    with torch.enable_grad(), evaluation(network), _hearing(network, listener):
+        f = network(x)
+    outputs = f.flatten(1)
+    n, k = outputs.shape
+    jacobians: dict[str, list[Tensor]] = {}
+    bases = {name: block.factor_eigenvectors for name, block in blocks.items()}
+    rotated = [_rotate(use.inputs, bases[use.name][0][1]) for use in listener.uses]
+    edges = [use.edge for use in listener.uses]
+    for column in range(k):
+        gradients = torch.autograd.grad(
+            outputs[:, column].sum(), edges, retain_graph=column < k - 1, allow_unused=True
+        )
+        totals: dict[str, Tensor] = {}
+        for use, inputs, gradient in zip(listener.uses, rotated, gradients, strict=True):
+            block = blocks[use.name]
+            if gradient is None:
+                j = inputs.new_zeros(n, block.blocks, *_matrix(block))
+            else:
+                g = _rotate(use.shared_map.outputs(gradient), bases[use.name][1][1])
+                j = torch.einsum("nbso,nbsi->nboi", *_same_blocks(g, inputs, block.blocks))
+            totals[use.name] = totals[use.name] + j if use.name in totals else j
+        for name, total in totals.items():
+            jacobians.setdefault(name, []).append(total)
+    covariance = torch.zeros(n, k, k, dtype=torch.float64, device=x.device)
+    for name, columns in jacobians.items():
+        (lam, _), (mu, _) = bases[name]
+        values = scale * blocks[name].scale * mu[:, :, None] * lam[:, None, :]
+        weight = (values + precisions[name]).rsqrt()
+        z = torch.stack([(j * weight).reshape(n, -1) for j in columns], 1)
+        covariance += z @ z.mT
+    return outputs.detach().double(), covariance
+
+
+def jacobian_size(blocks: Mapping[str, KroneckerBlock], outputs: int) -> int:
+    """Numbers a sample that `output_covariance` holds at once."""
+    return outputs * sum(block.size for block in blocks.values())
+
+
+def _hearing(network: nn.Module, listener: Listener) -> Any:
+    return listening(network, cast(Any, listener), False)
+
+
+def _rotate(values: Tensor, basis: Tensor) -> Tensor:
+    """(N, B, S, D) in the basis (B or 1, D, D), float64."""
+    return torch.einsum("nbsd,bde->nbse", *_match(values.detach().double(), basis))
+
+
+def _match(values: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+    blocks = max(values.shape[1], basis.shape[0])
+    return values.expand(-1, blocks, -1, -1), basis.expand(blocks, -1, -1)
+
+
+def _same_blocks(g: Tensor, a: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
+    return g.expand(-1, blocks, -1, -1), a.expand(-1, blocks, -1, -1)
+
+
+def _matrix(block: KroneckerBlock) -> tuple[int, int]:
+    return block.output_factors.shape[1], block.input_factors.shape[1]

@@ -1,0 +1,443 @@
+"""fit: learns, reports, stops when it should, and refuses what it cannot use."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from groupella.curvature import KroneckerBlock
+from groupella.evidence import Evidence, JitterWarning, NonFiniteError, Prior
+from groupella.evidence import _spectrum as spectrum_module
+from groupella.likelihoods import Bernoulli, Categorical, Gaussian
+from groupella.training import CheckpointError, EpochRecord, Settings, fit, load_checkpoint
+from groupella.training._weights import WeightStep
+
+
+def network(seed: int = 0, dropout: float = 0.1) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 3))
+
+
+def data(n: int = 90) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(n, 4, generator=generator)
+    return x, x[:, :3].argmax(1)
+
+
+QUICK = Settings(epochs=4, batch_size=32, lr=0.02, burn_in=2, curvature_subset=40)
+
+
+def test_learns_and_records() -> None:
+    x, y = data()
+    net = network()
+    result = fit(net, (x, y), settings=QUICK, epochs=12, validation=data(30), progress=False)
+    assert len(result.history) == 12
+    assert result.stopped == "finished"
+    last = result.history[-1]
+    assert last.accuracy is not None
+    assert last.accuracy > 0.8
+    assert last.validation_accuracy is not None
+    assert result.history.column("log_evidence")[:2] == [None, result.history[1].log_evidence]
+    assert len(result.history.evidences) == 11
+    assert set(last.precisions or {}) == {"0", "0/bias", "3", "3/bias"}
+    assert result.log_evidence < 0
+    assert net.training
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_map_keeps_precisions_and_needs_no_updates() -> None:
+    result = fit(network(), data(), settings=QUICK, method="map", progress=False)
+    assert result.prior.precisions.tolist() == [1.0] * 4
+    assert result.history.evidences == []
+    assert math.isfinite(result.log_evidence)
+
+
+def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state() -> None:
+    state = torch.get_rng_state()
+    first, second = network(), network()
+    torch.set_rng_state(state)
+    fit(first, data(), settings=QUICK, progress=False)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(99)
+    fit(second, data(), settings=QUICK, progress=False)
+    for p, q in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("prior_step", ["proximal", "gradient"])
+def test_training_ends_at_the_map_of_ridge_regression(prior_step: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 3, generator=generator, dtype=torch.float64)
+    y = x @ torch.tensor([[1.0], [-1.0], [0.2]], dtype=torch.float64)
+    model = nn.Linear(3, 1, bias=False).double()
+    fit(
+        model,
+        (x, y),
+        Gaussian(1.0, learned=False).double(),
+        prior=Prior.from_network(model, precisions=10.0),
+        method="map",
+        prior_step=prior_step,
+        epochs=300,
+        batch_size=50,
+        lr=0.05,
+        progress=False,
+    )
+    exact = torch.linalg.solve(x.T @ x + 10.0 * torch.eye(3, dtype=torch.float64), x.T @ y)
+    torch.testing.assert_close(model.weight.detach().T, exact, rtol=0, atol=1e-4)
+
+
+def test_weights_follow_a_rise_of_their_precision_at_once() -> None:
+    def size_after_a_rise(prior_step: Any) -> float:
+        weight = nn.Parameter(torch.ones(1000))
+        step = WeightStep({"w": weight}, 1, prior_step)
+        generator = torch.Generator().manual_seed(0)
+        for number in range(120):
+            weight.grad = weight.detach() + torch.randn(1000, generator=generator)
+            step.step(0.003, {"w": 1.0 if number < 100 else 1e4})
+        return float(weight.detach().square().mean().sqrt())
+
+    # The mean gradient of about ten steps, 0.3, over the precision.
+    assert size_after_a_rise("proximal") < 1e-4
+    assert size_after_a_rise("gradient") > 1e-3
+
+
+def test_gaussian_noise_is_learned() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 4, generator=generator)
+    y = x[:, :1] + 0.1 * torch.randn(200, 1, generator=generator)
+    likelihood = Gaussian(1.0)
+    result = fit(
+        nn.Linear(4, 1), (x, y), likelihood, settings=QUICK, epochs=40, lr=0.05, progress=False
+    )
+    assert float(likelihood.noise.detach()) == pytest.approx(0.1, rel=0.2)
+    assert result.history[-1].accuracy is None
+    assert result.history[-1].noise == pytest.approx(float(likelihood.noise.detach()))
+
+
+def test_bernoulli_and_datasets_and_augmentation() -> None:
+    x, _ = data()
+    labels = (x[:, :2] > 0).float()
+
+    class Pairs:
+        def __len__(self) -> int:
+            return len(x)
+
+        def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+            return x[index], labels[index]
+
+    seen = []
+
+    def augment(batch: Tensor, generator: torch.Generator) -> Tensor:
+        seen.append(len(batch))
+        return batch + 0.01 * torch.randn(batch.shape, generator=generator)
+
+    result = fit(
+        nn.Linear(4, 2),
+        Pairs(),
+        Bernoulli(),
+        settings=QUICK,
+        epochs=10,
+        lr=0.1,
+        augment=augment,
+        progress=False,
+    )
+    assert result.history[-1].accuracy is not None
+    assert result.history[-1].accuracy > 0.9
+    assert len(seen) == 30
+
+
+class Stretched(nn.Module):
+    """A hyperparameter ρ inside the network, learned by the evidence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.rho = nn.Parameter(torch.tensor(0.2))
+        self.first = nn.Linear(4, 6)
+        self.last = nn.Linear(6, 3)
+        self.hyperparameters = ("rho",)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.last(torch.tanh(self.first(torch.tanh(self.rho.exp() * x))))
+        return out
+
+
+@pytest.mark.parametrize("mode", ["evidence", "map"])
+def test_hyperparameters_inside_the_network_are_learned(mode: Any) -> None:
+    net = Stretched()
+    fit(net, data(), settings=QUICK, network_hyper=mode, progress=False)
+    assert float(net.rho.detach()) != pytest.approx(0.2)
+
+
+def test_stops_early_when_the_evidence_stops_rising() -> None:
+    result = fit(
+        network(), data(), settings=QUICK, epochs=50, patience=2, min_gain=10.0, progress=False
+    )
+    assert result.stopped == "early"
+    assert len(result.history) == 4
+
+
+def test_on_epoch_sees_every_epoch_and_can_stop() -> None:
+    seen: list[int] = []
+
+    def watch(record: EpochRecord, evidence: Evidence) -> bool:
+        seen.append(record.epoch)
+        return record.epoch == 1
+
+    result = fit(network(), data(), settings=QUICK, on_epoch=watch, progress=False)
+    assert seen == [0, 1]
+    assert result.stopped == "early"
+
+
+def test_progress_bar_shows_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    fit(network(), data(), settings=QUICK, epochs=2)
+    shown = capsys.readouterr().out
+    for word in ("epoch 2/2", "loss", "accuracy", "evidence"):
+        assert word in shown
+
+
+def test_checkpoints_and_history_are_written(tmp_path: Path) -> None:
+    result = fit(network(), data(), settings=QUICK, directory=tmp_path / "run", progress=False)
+    names = {p.name for p in (tmp_path / "run").iterdir()}
+    assert names == {"last.safetensors", "best.safetensors", "history.json"}
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    assert [entry["epoch"] for entry in history] == [0, 1, 2, 3]
+    best = load_checkpoint(tmp_path / "run" / "best.safetensors").state
+    assert best["counters"]["best"] == max(result.history.evidences)
+
+
+@pytest.mark.parametrize("clip", [None, 1e-3])
+def test_clipping_limits_the_gradient_of_the_data_term(
+    clip: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    norms = []
+    true = WeightStep.step
+
+    def watched(step: WeightStep, lr: float, precisions: Any) -> None:
+        norms.append(float(torch.cat([g.flatten() for g in step.gradients()]).norm()))
+        true(step, lr, precisions)
+
+    monkeypatch.setattr(WeightStep, "step", watched)
+    fit(network(), data(), settings=QUICK, clip=clip, progress=False)
+    assert (max(norms) <= 1.01e-3) == (clip is not None)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x, y: (x, torch.where(y == 2, 3, y)), "label 3 of example .* 0 … 2"),
+        (lambda x, y: (x, y - 1), "label -1"),
+        (lambda x, y: (x.index_fill(0, torch.tensor([7]), float("nan")), y), "example 7"),
+        (lambda x, y: (x[:0], y[:0]), "empty"),
+        (lambda x, y: (x, y[:-1]), "first axes must agree"),
+        (lambda x, y: (x, y[:, None]), r"shape \(n,\)"),
+    ],
+)
+def test_bad_data_are_refused_before_training(spoil: Any, message: str) -> None:
+    net = network()
+    before = [p.detach().clone() for p in net.parameters()]
+    with pytest.raises(ValueError, match=message):
+        fit(net, spoil(*data()), settings=QUICK, progress=False)
+    assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda x, y: (x, y.float()), "labels must be integers"),
+        (lambda x, y: (x.double(), y), "float64"),
+        (lambda x, y: iter([(x, y)]), "map-style dataset"),
+        (lambda x, y: (x, y.tolist()), "y must be a tensor"),
+    ],
+)
+def test_data_of_the_wrong_kind_are_refused(spoil: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        fit(network(), spoil(*data()), settings=QUICK, progress=False)
+
+
+def test_bad_labels_in_a_dataset_are_refused_when_they_come() -> None:
+    x, y = data()
+    y[50] = 9
+    pairs = torch.utils.data.TensorDataset(x, y)
+    with pytest.raises(ValueError, match="label 9 of example 50"):
+        fit(network(), pairs, settings=QUICK, progress=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs": 0},
+        {"lr": -1.0},
+        {"method": "magic"},
+        {"clip": 0.0},
+        {"burn_in": -1},
+        {"prior_step": "none"},
+    ],
+)
+def test_bad_settings_are_refused(change: dict[str, Any]) -> None:
+    (name,) = change
+    with pytest.raises(ValueError, match=name):
+        Settings(**change)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        fit(network(), data(), epoch=3)
+
+
+class Explodes(nn.Module):
+    """Gives infinity from its `after`-th call on, in training."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.calls, self.after = 0, after
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += self.training
+        return x / 0.0 if self.calls > self.after else x
+
+
+def test_a_loss_that_is_not_finite_names_the_layer_and_keeps_the_checkpoint(
+    tmp_path: Path,
+) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), Explodes(after=5), nn.Linear(8, 3))
+    with pytest.raises(NonFiniteError, match="layer 1 is the first"):
+        fit(net, data(), settings=QUICK, directory=tmp_path, progress=False)
+    kept = load_checkpoint(tmp_path / "last.safetensors")
+    assert kept.state["counters"]["epoch"] == 1
+    assert all(torch.isfinite(t).all() for t in kept.section("network").values())
+
+
+def test_curvature_that_is_not_finite_names_the_parameter() -> None:
+    net = network()
+    evidence = Evidence(net, Categorical())
+    x, y = data()
+    with pytest.raises(NonFiniteError, match=r"0\.weight"):
+        evidence.collect((x.index_fill(0, torch.tensor([3]), float("inf")), y))
+
+
+@pytest.fixture
+def _failing_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    calls = []
+    true = KroneckerBlock.eigenvalues
+
+    def eigenvalues(block: Any) -> Tensor:
+        calls.append(1)
+        if len(calls) == 1:
+            raise spectrum_module.LinAlgError("did not converge")
+        return true(block)
+
+    monkeypatch.setattr(KroneckerBlock, "eigenvalues", eigenvalues)
+    yield
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("_failing_once")
+def test_a_failed_decomposition_is_repeated_with_jitter_and_reported() -> None:
+    with pytest.warns(JitterWarning, match=r"0\.weight failed"):
+        result = fit(network(), data(), settings=QUICK, progress=False)
+    remarks = [r for record in result.history for r in record.remarks]
+    assert len(remarks) == 1
+    assert "jitter" in remarks[0]
+
+
+def test_a_decomposition_that_fails_twice_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(block: Any) -> Tensor:
+        raise spectrum_module.LinAlgError("did not converge")
+
+    monkeypatch.setattr(KroneckerBlock, "eigenvalues", fail)
+    with (
+        pytest.warns(JitterWarning),
+        pytest.raises(NonFiniteError, match=r"0\.weight failed, with jitter too"),
+    ):
+        fit(network(), data(), settings=QUICK, progress=False)
+
+
+def test_tensorboard_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    true = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("torch.utils.tensorboard"):
+            raise ImportError(name)
+        return true(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match="pip install tensorboard"):
+        fit(network(), data(), settings=QUICK, tensorboard=tmp_path, progress=False)
+
+
+def test_tensorboard_gets_the_scalars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    written: dict[str, list[int]] = {}
+
+    class Writer:
+        def __init__(self, directory: str, purge_step: int) -> None:
+            assert directory == str(tmp_path)
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            written.setdefault(name, []).append(step)
+
+        def flush(self) -> None:
+            return
+
+        def close(self) -> None:
+            written["closed"] = []
+
+    stand_in = ModuleType("torch.utils.tensorboard")
+    stand_in.SummaryWriter = Writer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", stand_in)
+    fit(network(), data(), settings=QUICK, tensorboard=tmp_path, progress=False)
+    assert written["objective"] == [0, 1, 2, 3]
+    assert written["evidence per datum"] == [1, 2, 3]
+    assert written["precision/0/bias"] == [0, 1, 2, 3]
+    assert "closed" in written
+
+
+def test_settings_of_the_paper() -> None:
+    paper = Settings.paper(epochs=20)
+    assert (paper.lr, paper.hyper_lr, paper.batch_size) == (0.01, 0.1, 128)
+    due = [e for e in range(20) if paper.updates_after(e)]
+    assert due == [9, 14, 19]
+
+
+def test_resume_false_refuses_a_directory_with_a_run(tmp_path: Path) -> None:
+    fit(network(), data(), settings=QUICK, epochs=1, directory=tmp_path, progress=False)
+    before = (tmp_path / "last.safetensors").read_bytes()
+    with pytest.raises(FileExistsError, match="already holds a run"):
+        fit(
+            network(),
+            data(),
+            settings=QUICK,
+            epochs=1,
+            directory=tmp_path,
+            resume=False,
+            progress=False,
+        )
+    assert (tmp_path / "last.safetensors").read_bytes() == before
+
+
+def test_checkpoints_of_other_runs_are_refused_and_kept(tmp_path: Path) -> None:
+    def again(net: nn.Module, pairs: Any, **changes: Any) -> None:
+        fit(net, pairs, settings=QUICK, directory=tmp_path, progress=False, **changes)
+
+    again(network(), data())
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    wider = nn.Sequential(nn.Linear(4, 9), nn.Tanh(), nn.Linear(9, 3))
+    with pytest.raises(CheckpointError, match="another architecture"):
+        again(wider, data())
+    with pytest.raises(CheckpointError, match=r"lr=0\.02 there, 0\.5 here"):
+        again(network(), data(), lr=0.5)
+    with pytest.raises(CheckpointError, match="other data"):
+        again(network(), (data()[0] + 1, data()[1]))
+    (tmp_path / "last.safetensors").write_bytes(before["last.safetensors"][:-7])
+    with pytest.raises(CheckpointError, match="truncated"):
+        again(network(), data())
+    (tmp_path / "last.safetensors").write_bytes(before["last.safetensors"])
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

@@ -1,0 +1,184 @@
+"""Interrupted anywhere and resumed, a run ends with the same bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from groupella.likelihoods import Gaussian
+from groupella.training import (
+    Checkpoint,
+    CheckpointError,
+    Fit,
+    Interrupted,
+    Settings,
+    fit,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+SETTINGS = Settings(epochs=5, batch_size=16, lr=0.02, burn_in=1, curvature_subset=30)
+
+
+def make(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Dropout(0.2), nn.Linear(6, 1))
+
+
+class Signalling(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
+    """Noisy data; raises a signal in this process at its `at`-th item."""
+
+    def __init__(self, at: int | None = None, number: int = signal.SIGTERM) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.randn(50, 3, generator=generator)
+        self.y = self.x[:, :1] + 0.1 * torch.randn(50, 1, generator=generator)
+        self.count, self.at, self.number = 0, at, number
+
+    def __len__(self) -> int:
+        return 50
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        self.count += 1
+        if self.count == self.at:
+            os.kill(os.getpid(), self.number)
+        return self.x[index] + 0.01 * torch.randn(3), self.y[index]
+
+
+def train(
+    directory: Path | None, data: Signalling, settings: Settings = SETTINGS, **options: Any
+) -> tuple[Fit, Gaussian]:
+    likelihood = Gaussian(1.0)
+    result = fit(make(), data, likelihood, settings, directory=directory, progress=False, **options)
+    return result, likelihood
+
+
+def assert_same(one: tuple[Fit, Gaussian], other: tuple[Fit, Gaussian]) -> None:
+    for (name, p), (_, q) in zip(
+        one[0].network.named_parameters(), other[0].network.named_parameters(), strict=True
+    ):
+        assert torch.equal(p, q), name
+    assert torch.equal(one[0].prior.log_precision, other[0].prior.log_precision)
+    assert torch.equal(one[1].log_noise, other[1].log_noise)
+    assert one[0].log_evidence == other[0].log_evidence
+    for a, b in zip(one[0].history, other[0].history, strict=True):
+        assert replace(a, seconds=0.0) == replace(b, seconds=0.0)
+
+
+@pytest.mark.parametrize("method", ["fixed_point", "adam", "linearised", "map"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_mid_epoch_saves_and_resumes_bit_for_bit(
+    tmp_path: Path, method: Any, number: int
+) -> None:
+    settings = replace(SETTINGS, method=method)
+    whole = train(None, Signalling(), settings)
+    handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    # Data checks take 2 items, an epoch 50 and an update 30 + 50 more: inside the third epoch.
+    at = 2 + 2 * 50 + (2 * 80 if method != "map" else 0) + 20
+    with pytest.raises(Interrupted, match="epoch 2, step") as caught:
+        train(tmp_path, Signalling(at, number), settings)
+    assert caught.value.checkpoint == tmp_path / "last.safetensors"
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
+    state = load_checkpoint(tmp_path / "last.safetensors").state["counters"]
+    assert (state["epoch"], state["step"]) == (2, 2)
+    assert_same(train(tmp_path, Signalling(), settings), whole)
+
+
+def test_a_finished_run_is_returned_as_it_was(tmp_path: Path) -> None:
+    whole = train(tmp_path, Signalling())
+    before = (tmp_path / "last.safetensors").read_bytes()
+    assert_same(train(tmp_path, Signalling()), whole)
+    assert (tmp_path / "last.safetensors").read_bytes() == before
+
+
+def test_without_a_directory_an_interruption_says_that_nothing_was_saved() -> None:
+    with pytest.raises(Interrupted, match="nothing was saved") as caught:
+        train(None, Signalling(60))
+    assert caught.value.checkpoint is None
+
+
+def test_the_best_checkpoint_can_be_resumed_as_well(tmp_path: Path) -> None:
+    whole = train(tmp_path / "a", Signalling())
+    best = (tmp_path / "a" / "best.safetensors").read_bytes()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "last.safetensors").write_bytes(best)
+    assert_same(train(tmp_path / "b", Signalling()), whole)
+
+
+KILLED = """
+    import os, signal, sys
+    sys.path.insert(0, {here!r})
+    import test_resume as here
+
+    def kill(record, evidence):
+        if record.epoch == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    here.torch.set_num_threads(1)
+    here.train(here.Path({directory!r}), here.Signalling(), on_epoch=kill)
+"""
+
+
+def test_kill_9_and_resume_is_bit_identical(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        script = textwrap.dedent(KILLED).format(
+            here=str(Path(__file__).parent), directory=str(tmp_path)
+        )
+        ended = subprocess.run([sys.executable, "-c", script], timeout=120, check=False)
+        assert ended.returncode == -signal.SIGKILL
+        state = load_checkpoint(tmp_path / "last.safetensors").state["counters"]
+        assert state["epoch"] == 3
+        assert_same(train(tmp_path, Signalling()), train(None, Signalling()))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_another_number_of_threads_is_pointed_out(tmp_path: Path) -> None:
+    train(tmp_path, Signalling())
+    path = tmp_path / "last.safetensors"
+    found = load_checkpoint(path)
+    save_checkpoint(path, Checkpoint(found.tensors, {**found.state, "threads": 63}))
+    with pytest.warns(UserWarning, match="63"):
+        train(tmp_path, Signalling())
+
+
+def test_another_group_set_is_refused(tmp_path: Path) -> None:
+    """Two layers with the same parameters, whose groups differ."""
+
+    class Layer(nn.Module):
+        def __init__(self, member: str) -> None:
+            super().__init__()
+            self.paths = nn.ModuleDict({"a": nn.Linear(3, 1)})
+            self.subspaces = {"a": (member,)}
+            self.groups = (member,)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.paths["a"](x)
+            return out
+
+    def train_layer(member: str) -> None:
+        fit(
+            nn.Sequential(Layer(member)),
+            Signalling(),
+            Gaussian(),
+            SETTINGS,
+            directory=tmp_path,
+            progress=False,
+        )
+
+    train_layer("p4")
+    before = (tmp_path / "last.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match=r"another group set.*p4.*flips"):
+        train_layer("flips")
+    assert (tmp_path / "last.safetensors").read_bytes() == before
