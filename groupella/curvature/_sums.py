@@ -40,10 +40,12 @@ class Sums:
         self.count, seen = int(numbers[0]), int(numbers[1])
         for name in sorted(self.factors):
             total = self.factors[name]
-            uses = torch.tensor(total.uses, dtype=torch.float64, device=device)
-            for tensor in (total.input_gram, total.output_gram, uses):
+            counts = [total.uses, total.input_rank, total.output_rank]
+            summed = torch.tensor(counts, dtype=torch.float64, device=device)
+            for tensor in (total.input_gram, total.output_gram, summed):
                 dist.all_reduce(tensor, group=process_group)
-            total.uses = float(uses)
+            total.uses = float(summed[0])
+            total.input_rank, total.output_rank = int(summed[1]), int(summed[2])
         return seen
 
     def blocks(self, network: nn.Module, seen: int) -> Iterator[tuple[str, KroneckerBlock]]:
@@ -61,6 +63,8 @@ class Sums:
                         tuple(parameter.shape),
                         entry_order(f.shared_map, parameter),
                         None if seen == self.count else seen,
+                        f.input_rank,
+                        f.output_rank,
                     ),
                 )
 

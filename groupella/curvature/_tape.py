@@ -26,18 +26,25 @@ Sharing = Literal["block", "sum"]
 
 @dataclass
 class Factors:
-    """Sums for one parameter, before any scaling; `uses` counts data × positions."""
+    """Sums for one parameter, before any scaling.
+
+    `uses` counts data × positions; the ranks count the outer products in each matrix.
+    """
 
     shared_map: SharedLinearMap
     input_gram: Tensor
     output_gram: Tensor
     uses: float
+    input_rank: int
+    output_rank: int = 0
 
     def add(self, other: Factors) -> None:
         """Add those of another batch."""
-        self.input_gram = self.input_gram + other.input_gram
-        self.output_gram = self.output_gram + other.output_gram
+        self.input_gram = _plus(self.input_gram, other.input_gram)
+        self.output_gram = _plus(self.output_gram, other.output_gram)
         self.uses += other.uses
+        self.input_rank += other.input_rank
+        self.output_rank += other.output_rank
 
 
 @dataclass
@@ -85,8 +92,12 @@ class BatchTape:
         with torch.set_grad_enabled(self.differentiable):
             gram = self._input_gram(shared_map, x)
         d_out = shared_map.as_blocks(parameter.detach()).shape[1]
-        uses = self._batch * (1 if self._reduce else shared_map.positions)
-        new = Factors(shared_map, gram, gram.new_zeros(1, d_out, d_out), uses)
+        positions = 1 if self._reduce else shared_map.positions
+        rank = self._batch * (
+            shared_map.input_positions if isinstance(shared_map, BlockMap) else positions
+        )
+        nothing = gram.new_zeros(1, d_out, d_out)
+        new = Factors(shared_map, gram, nothing, self._batch * positions, rank)
         if name in self.factors:
             self.factors[name].add(new)
         else:
@@ -137,7 +148,8 @@ class BatchTape:
         """Add the output grams of maps whose common output has the gradient g."""
         for name, shared_map in maps:
             total = self.factors[name]
-            total.output_gram = total.output_gram + self._output_gram(shared_map, g)
+            total.output_gram = _plus(total.output_gram, self._output_gram(shared_map, g))
+            total.output_rank += self._batch * (1 if self._reduce else shared_map.positions)
 
     def _input_gram(self, shared_map: SharedLinearMap, x: Tensor) -> Tensor:
         if not self._reduce:
@@ -150,6 +162,13 @@ class BatchTape:
             return shared_map.output_gram(g)
         total = shared_map.outputs(g).sum(2)
         return torch.einsum("nbi,nbj->bij", total, total)
+
+
+def _plus(total: Tensor, new: Tensor) -> Tensor:
+    """total + new, in place where no graph needs the old value."""
+    if total.requires_grad or new.requires_grad or total.shape != new.shape:
+        return total + new
+    return total.add_(new)
 
 
 class _Source(torch.autograd.Function):

@@ -14,7 +14,7 @@ A subset of n of the N data gives sums that are N/n times too small, each: scale
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 _CHUNK = 1 << 24
+_EIGEN_CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,9 @@ class KroneckerBlock:
     """Factored curvature of one parameter of the given `shape`.
 
     `order[k]` is the flat index in the parameter of entry k of its blocks (B, D_out, D_in); None
-    when they are in the same order. `count` data were summed to represent `n_data`.
+    when they are in the same order. `count` data were summed to represent `n_data`. The ranks say
+    how many outer products were summed in each matrix, where that is known: few data leave many
+    eigenvalues exactly zero, and need not be looked for.
     """
 
     input_factors: Tensor
@@ -39,6 +42,8 @@ class KroneckerBlock:
     shape: tuple[int, ...]
     order: Tensor | None = None
     n_data: float | None = None
+    input_rank: int | None = None
+    output_rank: int | None = None
 
     def __post_init__(self) -> None:
         a, g = self.input_factors, self.output_factors
@@ -94,12 +99,17 @@ class KroneckerBlock:
             self.shape,
             self.order,
             represented,
+            _sum_of_ranks(self.input_rank, other.input_rank),
+            _sum_of_ranks(self.output_rank, other.output_rank),
         )
 
     @cached_property
     def factor_eigenvalues(self) -> tuple[Tensor, Tensor]:
         """(λ, μ) of A and G, (blocks or 1, D), float64, not negative."""
-        return _eigenvalues(self.input_factors), _eigenvalues(self.output_factors)
+        return (
+            _eigenvalues(self.input_factors, self.input_rank),
+            _eigenvalues(self.output_factors, self.output_rank),
+        )
 
     @cached_property
     def factor_eigenvectors(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -157,14 +167,10 @@ class KroneckerBlock:
 
     def detach(self) -> KroneckerBlock:
         """The same block without a graph."""
-        return KroneckerBlock(
-            self.input_factors.detach(),
-            self.output_factors.detach(),
-            self.count,
-            self.positions,
-            self.shape,
-            self.order,
-            self.n_data,
+        return replace(
+            self,
+            input_factors=self.input_factors.detach(),
+            output_factors=self.output_factors.detach(),
         )
 
     def _sum(self, of: Callable[[Tensor], Tensor]) -> Tensor:
@@ -206,9 +212,39 @@ class KroneckerBlock:
         return self._join(q_g @ z @ q_a.mT, v)
 
 
-def _eigenvalues(factor: Tensor) -> Tensor:
-    values: Tensor = torch.linalg.eigvalsh(factor.double())
-    return values.clamp(min=0.0)
+def _sum_of_ranks(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b
+
+
+def _eigenvalues(factor: Tensor, rank: int | None) -> Tensor:
+    """Ascending eigenvalues (blocks, D) of a stack of matrices, a few at a time in float64."""
+    d = factor.shape[1]
+    pieces = torch.split(factor, max(1, _EIGEN_CHUNK // d**2))
+    if rank is not None and 2 * rank <= d:
+        values = [_of_rank(piece.double(), rank) for piece in pieces]
+    else:
+        values = [_eigvalsh(piece.double()) for piece in pieces]
+    return torch.cat(values).clamp(min=0.0)
+
+
+def _eigvalsh(matrices: Tensor) -> Tensor:
+    values: Tensor = torch.linalg.eigvalsh(matrices)
+    return values
+
+
+def _of_rank(matrices: Tensor, rank: int) -> Tensor:
+    """Eigenvalues of matrices of at most that rank.
+
+    A times a random matrix of as many columns as A has rank spans the range of A, so the
+    eigenvalues are those of QᵀAQ, Q an orthonormal basis of it, and zeros.
+    """
+    d = matrices.shape[1]
+    generator = torch.Generator().manual_seed(0)
+    probe = torch.randn(d, rank, generator=generator, dtype=torch.float64).to(matrices.device)
+    with torch.no_grad():
+        q = torch.linalg.qr(matrices @ probe).Q
+    values = _eigvalsh(q.mT @ matrices @ q)
+    return torch.cat([values.new_zeros(values.shape[0], d - rank), values], 1)
 
 
 def _eigenvectors(factor: Tensor) -> tuple[Tensor, Tensor]:

@@ -40,6 +40,11 @@ class BlockMap:
     def positions(self) -> int:
         return self.blocks if self.sharing == "sum" else 1
 
+    @property
+    def input_positions(self) -> int:
+        """How many inputs of one sample each block has: one, whatever the sharing."""
+        return 1
+
     def as_blocks(self, weight: Tensor) -> Tensor:
         size = {"b": self.blocks, "o": self.d_out, "i": self.d_in}
         w = weight.reshape([size[a] for a in self.axes])

@@ -145,3 +145,20 @@ def test_wrong_vectors_are_refused() -> None:
         block("own").matvec(torch.zeros(6, 4))
     with pytest.raises(ValueError, match="same parameter"):
         block("own") + KroneckerBlock(positive(1, 3), positive(1, 2), 1, 1, (2, 3))
+
+
+def test_a_known_rank_changes_nothing_but_the_work() -> None:
+    """With fewer data than rows the other eigenvalues are zero, and the rest are the same."""
+    rows = torch.randn(2, 5, 40, dtype=torch.float64, requires_grad=True)
+    columns = torch.randn(1, 6, 12, dtype=torch.float64)
+    a, g = rows.mT @ rows, columns.mT @ columns
+    known = KroneckerBlock(a, g, 5, 1, (24, 40), input_rank=5, output_rank=6)
+    unknown = KroneckerBlock(a, g, 5, 1, (24, 40))
+    torch.testing.assert_close(known.eigenvalues(), unknown.eigenvalues())
+    assert (known.eigenvalues() == 0).sum() >= 2 * 12 * 35
+    slopes = [
+        torch.autograd.grad(b.logdet(0.1), rows, retain_graph=True)[0] for b in (known, unknown)
+    ]
+    torch.testing.assert_close(slopes[0], slopes[1])
+    assert (known + known).input_rank == 10
+    assert (known + unknown).input_rank is None
