@@ -36,6 +36,7 @@ _DISK_BYTES = 64 << 20
 _DISK_SECONDS = 0.05
 
 _memory: OrderedDict[str, Orbits | FloatArray] = OrderedDict()
+_held = 0
 _lock = threading.Lock()
 
 
@@ -48,8 +49,10 @@ def cache_directory() -> Path:
 
 def clear_cache(disk: bool = True) -> None:
     """Forget every basis in memory and, unless `disk` is False, on disk."""
+    global _held
     with _lock:
         _memory.clear()
+        _held = 0
     if disk:
         for path in cache_directory().glob("*.npz"):
             with contextlib.suppress(OSError):
@@ -88,12 +91,19 @@ def cached(key: str, compute: Callable[[], Orbits | FloatArray]) -> Orbits | Flo
         form = compute()
         if time.perf_counter() - start >= _DISK_SECONDS and _nbytes(form) <= _DISK_BYTES:
             _write(key, form)
-    if _nbytes(form) <= _MEMORY_BYTES:
-        with _lock:
-            _memory[key] = form
-            while sum(map(_nbytes, _memory.values())) > _MEMORY_BYTES:
-                _memory.popitem(last=False)
+    _remember(key, form)
     return form
+
+
+def _remember(key: str, form: Orbits | FloatArray) -> None:
+    global _held
+    with _lock:
+        if key in _memory or _nbytes(form) > _MEMORY_BYTES:
+            return
+        _memory[key] = form
+        _held += _nbytes(form)
+        while _held > _MEMORY_BYTES:
+            _held -= _nbytes(_memory.popitem(last=False)[1])
 
 
 def _nbytes(form: Form) -> int:

@@ -25,6 +25,9 @@ def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symme
     def factors(g: Element) -> Factors:
         return (*_channel(space_out, g), *_channel(space_in, g))
 
+    def raw(g: Element) -> Factors:
+        return (*_raw_channel(space_out, g), *_raw_channel(space_in, g))
+
     generators = home.generators(symmetry)
     return Problem(
         shape=(
@@ -37,7 +40,7 @@ def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symme
         generators=tuple(map(factors, generators)),
         translations=tuple(k for k, g in enumerate(generators) if _is_translation(g)),
         cosets=_lazily(factors, lambda: _cosets(home, symmetry)),
-        elements=_lazily(factors, lambda: home.elements(symmetry)),
+        elements=_lazily(raw, lambda: home.elements(symmetry)),
     )
 
 
@@ -107,12 +110,17 @@ def _cosets(home: FeatureSpace, symmetry: Symmetry) -> Iterable[Element]:
 
 
 def _channel(space: FeatureSpace, g: Element) -> tuple[Factor, Factor]:
+    fibre, sites = _raw_channel(space, g)
+    return _factor(fibre), sites
+
+
+def _raw_channel(space: FeatureSpace, g: Element) -> tuple[FloatArray, Factor]:
+    """The fibre's matrix as it is, which is all that characters need."""
     action = space.action(g)
-    fibre = _factor(action.fibre)
     if action.permutation is None:
-        return fibre, action.site_matrix
+        return action.fibre, action.site_matrix
     signs = None if action.site_signs is None else action.site_signs.astype(np.int8)
-    return fibre, (action.permutation.astype(np.int64), signs)
+    return action.fibre, (action.permutation.astype(np.int64), signs)
 
 
 def _factor(matrix: FloatArray) -> Factor:

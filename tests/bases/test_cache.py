@@ -194,11 +194,11 @@ def test_results_cannot_be_changed_by_mistake() -> None:
 PROGRAM = """
 import sys
 import numpy as np
-from groupella.bases import _cache
+from groupella.bases import _cache, clear_cache
 from groupella.bases._cache import cached
 _cache._DISK_SECONDS = 0.0
 for k in range(200):
-    _cache._memory.clear()
+    clear_cache(disk=False)
     value = cached(f"shared{k % 5}", lambda: np.full((50, 40), float(k % 5)))
     assert (value == k % 5).all() and value.shape == (50, 40), value
 """
