@@ -1,0 +1,1 @@
+"""Commands of the experiments: light modules, since `groupella --help` imports them all."""

@@ -1,0 +1,64 @@
+"""``groupella planted``: does the method name symmetries that were planted?"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def planted(
+    preset: Annotated[str, typer.Option(help="quick (minutes) or full (hours).")] = "quick",
+    part: Annotated[
+        list[str] | None, typer.Option(help="Only these parts: linear, deep, data. Repeatable.")
+    ] = None,
+    directory: Annotated[
+        Path, typer.Option(help="Where finished cases are kept; they are not run again.")
+    ] = Path("runs/planted"),
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Cases at a time, one thread each; 0: one per core.")
+    ] = 0,
+    figure: Annotated[Path | None, typer.Option(help="Draw the figure to this file.")] = None,
+    summary: Annotated[Path | None, typer.Option(help="Write the summary to this JSON file.")] = (
+        None
+    ),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the headline as JSON on the last line.")
+    ] = False,
+    progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
+) -> None:
+    """Plant symmetries in teachers and data, and count how often they are found."""
+    from rich.console import Console
+
+    from groupella.experiments.planted import PRESETS, headline, run_all
+    from groupella.experiments.planted import figure as draw
+    from groupella.experiments.planted import summary as summarise
+    from groupella.experiments.planted import table as tabulate
+    from groupella.experiments.planted._store import write
+
+    if preset not in PRESETS:
+        raise typer.BadParameter(f"choose {' or '.join(PRESETS)}, got {preset!r}")
+    cases = PRESETS[preset]()
+    known = sorted({case.part for case in cases})
+    for name in part or []:
+        if name not in known:
+            raise typer.BadParameter(f"the preset {preset} has the parts {', '.join(known)}")
+    if part:
+        cases = [case for case in cases if case.part in part]
+    outcomes = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)
+    content = summarise(outcomes, preset)
+    console = Console(stderr=as_json)
+    console.print(tabulate(outcomes))
+    for heading in ("not_right", "dropped"):
+        for line in content[heading]:
+            console.print(f"{heading.replace('_', ' ')}: {line}", highlight=False)
+    if summary is not None:
+        write(summary, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    if figure is not None:
+        figure.parent.mkdir(parents=True, exist_ok=True)
+        draw(outcomes).savefig(figure, dpi=150)
+    if as_json:
+        typer.echo(json.dumps(headline(outcomes)))

@@ -1,0 +1,40 @@
+"""Which cases a preset runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ._candidates import CANDIDATES
+from ._linear import LinearCase
+from ._runner import Case
+
+
+def quick() -> list[Case]:
+    """Scalar linear teachers and one seed of deep ones: minutes on two cores."""
+    return [*_linear((100, 1000), range(20))]
+
+
+def full() -> list[Case]:
+    """All parts, against n and noise: hours."""
+    scalar = _linear((25, 50, 100, 300, 1000), range(20))
+    noisy = [
+        LinearCase(planted, n, seed, noise=noise)
+        for noise in (0.3, 1.0)
+        for planted in CANDIDATES.names
+        for n in (100, 1000)
+        for seed in range(20)
+    ]
+    regular = [
+        LinearCase(planted, n, seed, side=4, fibre="regular")
+        for planted in CANDIDATES.names
+        for n in (100, 1000, 10_000)
+        for seed in range(5)
+    ]
+    return [*scalar, *noisy, *regular]
+
+
+PRESETS: dict[str, Callable[[], list[Case]]] = {"quick": quick, "full": full}
+
+
+def _linear(sizes: Sequence[int], seeds: Sequence[int]) -> list[LinearCase]:
+    return [LinearCase(g, n, s) for g in CANDIDATES.names for n in sizes for s in seeds]

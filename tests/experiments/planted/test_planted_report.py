@@ -1,0 +1,124 @@
+"""Counting, intervals, the store of finished cases and the command."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from groupella.cli import app
+from groupella.experiments import planted as package
+from groupella.experiments.planted import Counts, Outcome, headline, run_all, summary, wilson
+from groupella.experiments.planted._outcome import imposes_wrong
+
+
+def outcome(planted: tuple[str, ...], obeys: tuple[tuple[str, ...], ...], **more: Any) -> Outcome:
+    given: dict[str, Any] = {
+        "part": "linear",
+        "key": "case",
+        "counted": (True,) * len(planted),
+        "n": 100,
+        "noise": 0.1,
+        "seed": 0,
+        "seconds": 1.0,
+    }
+    return Outcome(planted=planted, obeys=obeys, **{**given, **more})
+
+
+@dataclass(frozen=True)
+class Stub:
+    key: str
+    version: int = 1
+    part: str = "linear"
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        return {"version": self.version}
+
+    def run(self, workspace: Path) -> Outcome:
+        workspace.mkdir(parents=True, exist_ok=True)
+        log = workspace / "runs"
+        log.write_text(log.read_text() + "x" if log.exists() else "x")
+        return outcome(("p4",), (("p4",),), key=self.key)
+
+
+@pytest.mark.parametrize(
+    ("planted", "obeys", "wrong"),
+    [
+        ("p4", ("p4",), False),
+        ("p4", ("z2",), False),
+        ("p4", (), False),
+        ("p4", ("p4m",), True),
+        ("p4", ("flips",), True),
+        ("p4m", ("p4", "flips"), False),
+        ("none", (), False),
+        ("none", ("z2",), True),
+    ],
+)
+def test_wrong_symmetry_is_one_that_the_planted_does_not_contain(
+    planted: str, obeys: tuple[str, ...], wrong: bool
+) -> None:
+    assert imposes_wrong(planted, obeys) == wrong
+
+
+def test_counts_leave_dropped_layers_out() -> None:
+    first = outcome(("p4m", "p4", "none"), (("p4m",), ("z2",), ("z2",)))
+    second = outcome(("p4", "z2"), (("p4m",), ("z2",)), counted=(False, True))
+    assert Counts.of([first, second]) == Counts(layers=4, right=2, wrong=1, dropped=1)
+
+
+def test_wilson_interval_matches_published_values() -> None:
+    # Newcombe (1998), table I: 81 of 263 and 15 of 148.
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=1e-4)
+    assert wilson(15, 148) == pytest.approx((0.0624, 0.1605), abs=1e-4)
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_headline_has_the_promised_names() -> None:
+    found = headline([outcome(("p4",), (("p4",),)), outcome(("none",), (("z2",),), part="deep")])
+    assert found["linear_right"] == 1.0
+    assert found["deep_right"] == 0.0
+    assert found["wrong_symmetry"] == 0.5
+    assert found["counts"]["deep"]["layers"] == 1
+
+
+def test_summary_lists_what_is_not_right() -> None:
+    content = summary([outcome(("p4",), (("z2",),))], "quick")
+    assert content["not_right"] == ["case, layer 1: planted p4, found z2"]
+    assert content["by_group"] == {"linear": {"p4": {"z2": 1}}}
+
+
+def test_finished_cases_are_skipped_unless_their_recipe_changed(tmp_path: Path) -> None:
+    cases = [Stub("a"), Stub("b")]
+    first = run_all(cases, tmp_path, progress=False)
+    again = run_all([*cases, Stub("c")], tmp_path, progress=False)
+    assert [o.key for o in again] == ["a", "b", "c"]
+    assert again[:2] == first
+    assert (tmp_path / "a" / "runs").read_text() == "x"
+    run_all([Stub("a", version=2)], tmp_path, progress=False)
+    assert (tmp_path / "a" / "runs").read_text() == "xx"
+
+
+def test_command_prints_the_headline_on_its_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "PRESETS", {"quick": lambda: [Stub("a"), Stub("b")]})
+    arguments = ["planted", "--json", "--jobs", "1", "--no-progress", "--directory", str(tmp_path)]
+    files = ["--figure", str(tmp_path / "f.png"), "--summary", str(tmp_path / "s.json")]
+    result = CliRunner().invoke(app, [*arguments, *files])
+    assert result.exit_code == 0, result.output
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert last["linear_right"] == 1.0
+    assert last["counts"]["linear"]["layers"] == 2
+    assert (tmp_path / "f.png").stat().st_size > 0
+    assert json.loads((tmp_path / "s.json").read_text())["preset"] == "quick"
+
+
+def test_command_refuses_unknown_presets_and_parts(tmp_path: Path) -> None:
+    for wrong in (["--preset", "slow"], ["--part", "cubic"]):
+        result = CliRunner().invoke(app, ["planted", *wrong, "--directory", str(tmp_path)])
+        assert result.exit_code == 2
