@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from groupella.groups import FeatureSpace
+from groupella.groups import FeatureSpace, Symmetry
 
 # The gain of a He ("Kaiming") layer followed by a ReLU.
 GAIN = 2.0**0.5
@@ -33,6 +33,14 @@ def check_same_lattice(path: str, space_in: FeatureSpace, space_out: FeatureSpac
         raise ValueError(
             f"{path} keeps the lattice, got {space_in.lattice.shape} to {space_out.lattice.shape}; "
             "a ResidualPathway with stride=2 pools after it"
+        )
+
+
+def check_convolves(path: str, symmetry: Symmetry) -> None:
+    """A group convolution contains all translations."""
+    if not symmetry.is_catalogue or not symmetry.translations:
+        raise ValueError(
+            f"{path}: {symmetry} does not contain the translations; use DenseBasis for it"
         )
 
 

@@ -2,22 +2,19 @@
 
     y(c', v') = Σ_c Σ_v W(c', c)(v', v) x(c, v),     W(c', c) = Σ_b u(c', c, b) B_b
 
-with v over fibre × sites and B a basis of Hom_G(V_in, V_out). W is expanded by one matrix product,
-or, where B is large and its maps have disjoint supports (a group that permutes), by one gather. The
-shared linear map multiplies u with the images of the input under the basis maps, at every output
-index v'.
+with v over fibre × sites and B a basis of Hom_G(V_in, V_out). The shared linear map multiplies u
+with the images of the input under the basis maps, at every output index v'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from groupella._exact import Exact
+from groupella._expansion import Expansion
 from groupella.bases import Basis, equivariant_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.shared_maps import BiasMap, DenseBasisMap, SharedLinearMap, record
@@ -26,7 +23,6 @@ from ._checks import GAIN, check_input, check_spaces
 from .group_conv import add_channel_bias
 
 LARGEST_MATRIX = 2**26
-LARGEST_PRODUCT = 2**22
 
 
 class DenseBasis(nn.Module):
@@ -61,13 +57,7 @@ class DenseBasis(nn.Module):
             raise ValueError(
                 f"DenseBasis: only zero is {symmetry}-equivariant from {space_in} to {space_out}"
             )
-        self.basis = basis
-        self._gather = basis.gather if basis.dim * basis.size > LARGEST_PRODUCT else None
-        if self._gather is not None:
-            self._labels = torch.from_numpy(np.array(self._gather[0], dtype=np.int64).ravel())
-            self._values = Exact(self._gather[1].ravel())
-        else:
-            self._rows = Exact(basis.tensor.reshape(basis.dim, -1))
+        self.basis = Expansion(basis)
         self.weight = nn.Parameter(torch.empty(space_out.channels, space_in.channels, basis.dim))
         self.bias = nn.Parameter(torch.zeros(space_out.channels)) if paper_biases else None
         self.reset_parameters()
@@ -83,13 +73,8 @@ class DenseBasis(nn.Module):
         """The expanded matrix (space_out.size, space_in.size)."""
         c_out, c, n_b = self.weight.shape
         v_out, v = self._sizes()
-        u = self.weight.view(-1, n_b)
-        if self._gather is None:
-            flat = u @ self._rows.like(u)
-            return flat.view(c_out, c, v_out, v).transpose(1, 2).reshape(c_out * v_out, c * v)
-        columns = u.mT.index_select(0, self._labels.to(u.device))
-        columns = columns * self._values.like(u).unsqueeze(1)
-        return columns.view(v_out, v, c_out, c).permute(2, 0, 3, 1).reshape(c_out * v_out, c * v)
+        flat = self.basis(self.weight.view(-1, n_b))
+        return flat.reshape(c_out, c, v_out, v).transpose(1, 2).reshape(c_out * v_out, c * v)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -102,7 +87,7 @@ class DenseBasis(nn.Module):
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c_out, c, _ = self.weight.shape
-        basis = Exact(self.basis.tensor).like(self.weight)
+        basis = self.basis.tensor(self.weight)
         maps: dict[str, SharedLinearMap] = {"weight": DenseBasisMap("weight", basis, c, c_out)}
         if self.bias is not None:
             maps["bias"] = BiasMap.of_channels("bias", c_out)

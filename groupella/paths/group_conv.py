@@ -16,16 +16,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from groupella._exact import Exact
+from groupella._expansion import Expansion
 from groupella.bases import KernelBasis, kernel_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.shared_maps import BasisConvMap, BiasMap, SharedLinearMap, record
 
-from ._checks import GAIN, check_input, check_same_lattice, check_spaces, kernel_shape
+from ._checks import (
+    GAIN,
+    check_convolves,
+    check_input,
+    check_same_lattice,
+    check_spaces,
+    kernel_shape,
+)
 from .conv import torus_conv
 
 
@@ -53,20 +59,20 @@ class GroupConv(nn.Module):
         super().__init__()
         check_spaces("GroupConv", space_in, space_out)
         check_same_lattice("GroupConv", space_in, space_out)
+        check_convolves("GroupConv", symmetry)
         kernel_size = kernel_shape("GroupConv", kernel_size, space_in.lattice.dim)
         self.space_in, self.space_out, self.symmetry = space_in, space_out, symmetry
         if basis is None:
             basis = kernel_basis(space_in, space_out, symmetry, kernel_size)
-        kernels = basis.tensor
         if pointwise:
-            kernels = diagonal_kernels(space_in, space_out, symmetry, kernels)
-        if not len(kernels):
+            basis = diagonal_kernels(space_in, space_out, symmetry, basis)
+        if not basis.dim:
             raise ValueError(
                 f"GroupConv: only zero is {symmetry}-equivariant from {space_in.fibre} to "
                 f"{space_out.fibre} with kernels of size {kernel_size}; take another fibre"
             )
-        self.basis = Exact(kernels)
-        self.weight = nn.Parameter(torch.empty(space_out.channels, space_in.channels, len(kernels)))
+        self.basis = Expansion(basis)
+        self.weight = nn.Parameter(torch.empty(space_out.channels, space_in.channels, basis.dim))
         self.bias = nn.Parameter(torch.zeros(space_out.channels)) if paper_biases else None
         self.reset_parameters()
 
@@ -81,8 +87,8 @@ class GroupConv(nn.Module):
         """The expanded filter (C'·F', C·F, *window)."""
         c_out, c, n_b = self.weight.shape
         _, f_out, f, *window = self.basis.shape
-        flat = self.weight.view(-1, n_b) @ self.basis.like(self.weight).view(n_b, -1)
-        blocks = flat.view(c_out, c, f_out, f, *window).transpose(1, 2)
+        flat = self.basis(self.weight.view(-1, n_b))
+        blocks = flat.reshape(c_out, c, f_out, f, *window).transpose(1, 2)
         return blocks.reshape(c_out * f_out, c * f, *window)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -96,7 +102,7 @@ class GroupConv(nn.Module):
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c_out, c, _ = self.weight.shape
-        basis = self.basis.like(self.weight)
+        basis = self.basis.tensor(self.weight)
         maps: dict[str, SharedLinearMap] = {
             "weight": BasisConvMap("weight", basis, c, c_out, self.space_in.lattice.shape)
         }
@@ -115,9 +121,9 @@ def diagonal_kernels(
     space_in: FeatureSpace,
     space_out: FeatureSpace,
     symmetry: Symmetry,
-    kernels: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
-    """Those of the basis kernels (n, F, F, *window) that are zero off the fibre's diagonal.
+    basis: KernelBasis,
+) -> KernelBasis:
+    """Those of the basis kernels that are zero off the fibre's diagonal.
 
     Where the group permutes the fibre up to signs, a pair (f, f) moves to a pair of that kind, so
     every orbit of entries lies on the diagonal or off it and nothing is lost by the selection.
@@ -134,10 +140,10 @@ def diagonal_kernels(
                 f"a filter that is pointwise in the fibre needs one that {symmetry} permutes (up "
                 f"to signs), and {space_in.fibre} is not; use the full group convolution"
             )
-    size = space_in.fibre_size
-    off = kernels.reshape(len(kernels), size * size, -1)[:, ~np.eye(size, dtype=bool).ravel()]
-    kept: npt.NDArray[np.float64] = kernels[np.abs(off).max(axis=(1, 2), initial=0.0) < 1e-12]
-    return kept
+    off = ~np.eye(space_in.fibre_size, dtype=bool).ravel()
+    entries = np.repeat(off, basis.size // len(off)).astype(np.float64)
+    kept = np.asarray(abs(basis.matrix) @ entries) < 1e-12
+    return KernelBasis(basis.shape, basis.matrix[kept], "diagonal", basis.strictness)
 
 
 def add_channel_bias(y: Tensor, bias: Tensor) -> Tensor:

@@ -15,16 +15,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from groupella._exact import Exact
+from groupella._expansion import Expansion
 from groupella.bases import KernelBasis, kernel_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.shared_maps import BiasMap, SharedLinearMap, record
 
-from ._checks import GAIN, check_input, check_same_lattice, check_spaces, kernel_shape
+from ._checks import (
+    GAIN,
+    check_convolves,
+    check_input,
+    check_same_lattice,
+    check_spaces,
+    kernel_shape,
+)
 from ._depthwise_map import DepthwiseBasisMap
 from .conv import torus_conv
 from .group_conv import GroupConv, add_channel_bias, diagonal_kernels
@@ -51,16 +57,17 @@ class SeparableGroupConv(nn.Module):
         super().__init__()
         check_spaces("SeparableGroupConv", space_in, space_out)
         check_same_lattice("SeparableGroupConv", space_in, space_out)
+        check_convolves("SeparableGroupConv", symmetry)
         window = kernel_shape("SeparableGroupConv", kernel_size, space_in.lattice.dim)
         self.space_in, self.space_out, self.symmetry = space_in, space_out, symmetry
-        kernels = kernel_basis(space_in, space_in, symmetry, window).tensor
+        kernels = kernel_basis(space_in, space_in, symmetry, window)
         spatial = diagonal_kernels(space_in, space_in, symmetry, kernels)
         stages: list[DepthwiseGroupConv | GroupConv] = [
             DepthwiseGroupConv(space_in, space_in, symmetry, spatial, paper_biases)
         ]
         if depthwise:
             turned = space_out.with_channels(space_in.channels)
-            mixing = kernel_basis(space_in, turned, symmetry, 1).tensor
+            mixing = kernel_basis(space_in, turned, symmetry, 1)
             identity = np.eye(space_out.fibre_size) / space_out.fibre_size**0.5
             same = KernelBasis(
                 (*identity.shape, *(1,) * len(window)), identity.reshape(1, -1), "identity"
@@ -102,18 +109,18 @@ class DepthwiseGroupConv(nn.Module):
         space_in: FeatureSpace,
         space_out: FeatureSpace,
         symmetry: Symmetry,
-        kernels: npt.NDArray[np.float64],
+        basis: KernelBasis,
         paper_biases: bool = False,
     ) -> None:
         super().__init__()
         self.space_in, self.space_out, self.symmetry = space_in, space_out, symmetry
-        if not len(kernels):
+        if not basis.dim:
             raise ValueError(
                 f"SeparableGroupConv: only zero is {symmetry}-equivariant from {space_in.fibre} "
                 f"to {space_out.fibre} within a site; take another fibre"
             )
-        self.basis = Exact(kernels)
-        self.weight = nn.Parameter(torch.empty(space_in.channels, len(kernels)))
+        self.basis = Expansion(basis)
+        self.weight = nn.Parameter(torch.empty(space_in.channels, basis.dim))
         self.bias = nn.Parameter(torch.zeros(space_in.channels)) if paper_biases else None
         self.reset_parameters()
 
@@ -126,10 +133,8 @@ class DepthwiseGroupConv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
         c = self.space_in.channels
-        n_b, f_out, f, *window = self.basis.shape
-        filters = (self.weight @ self.basis.like(self.weight).view(n_b, -1)).view(
-            c * f_out, f, *window
-        )
+        _, f_out, f, *window = self.basis.shape
+        filters = self.basis(self.weight).reshape(c * f_out, f, *window)
         y = torus_conv(x, filters, groups=c)
         record(self, "weight", x, y)
         if self.bias is not None:
@@ -139,7 +144,7 @@ class DepthwiseGroupConv(nn.Module):
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c = self.space_in.channels
-        basis = self.basis.like(self.weight)
+        basis = self.basis.tensor(self.weight)
         maps: dict[str, SharedLinearMap] = {
             "weight": DepthwiseBasisMap("weight", basis, c, self.space_in.lattice.shape)
         }

@@ -200,7 +200,7 @@ def test_dense_basis_gathers_where_its_product_would_be_large(
     groups = GroupSet(p4())
     source, target = groups.space((3, 3), 2), groups.space((3, 3), 3)
     path = DenseBasis(source, target, c4())
-    monkeypatch.setattr("groupella.paths.dense_basis.LARGEST_PRODUCT", 1)
+    monkeypatch.setattr("groupella._expansion.LARGEST_PRODUCT", 1)
     gathered = DenseBasis(source, target, c4())
     gathered.load_state_dict(path.state_dict())
     torch.testing.assert_close(gathered.matrix(), path.matrix())
@@ -268,14 +268,14 @@ def test_separable_is_a_full_group_convolution_of_lower_rank(depthwise: bool) ->
     x = prepared(path)
     with torch.no_grad():
         first, *rest = path.stages.values()
-        spatial = first.weight @ first.basis.like(first.weight).reshape(9, -1)
+        spatial = first.basis(first.weight)
         spatial = spatial.reshape(2, 4, 4, 3, 3)
         mix = torch.eye(2 * 4, dtype=x.dtype)
         for stage in rest:
             if isinstance(stage, GroupConv):
                 step = stage.filter().reshape(target.shape[0], -1)
             else:
-                blocks = stage.weight @ stage.basis.like(stage.weight).reshape(4, -1)
+                blocks = stage.basis(stage.weight)
                 step = torch.block_diag(*blocks.reshape(2, 4, 4))
             mix = step @ mix
         depth = torch.zeros(8, 8, 3, 3, dtype=x.dtype)
