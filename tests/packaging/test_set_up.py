@@ -143,6 +143,7 @@ def test_a_moved_checkout_is_made_anew(checkout: Checkout, tmp_path: Path) -> No
     [
         ("NewConnectionError: Failed to establish a new connection", "is the network there?"),
         ("ERROR: No matching distribution found for torch==2.13.0", "is the network there?"),
+        ("ERROR: ResolutionImpossible: for help visit", "is the network there?"),
         ("OSError: [Errno 28] No space left on device", "no space left on the disk"),
         ("ERROR: Failed building wheel for x", "could not install torch==2.13.0"),
     ],
@@ -190,6 +191,17 @@ def test_only_an_old_python(checkout: Checkout, tmp_path: Path) -> None:
 
 def test_a_wrong_choice_of_python(checkout: Checkout) -> None:
     assert "PYTHON=/bin/false is not Python 3.10" in only_line(checkout.make(PYTHON="/bin/false"))
+
+
+def test_another_choice_of_python_makes_the_environment_anew(checkout: Checkout) -> None:
+    checkout.make()
+    checkout.calls()
+    other = checkout.root / "other-python"
+    other.write_text(checkout.python.read_text().replace("-V)", "*sys.version*) echo 3.12 ;;\n-V)"))
+    other.chmod(0o755)
+    assert "made with another Python" in checkout.make(PYTHON=str(other)).stdout
+    assert checkout.calls() == ALL
+    assert checkout.make(PYTHON="").stdout == ""
 
 
 def test_a_missing_lock(checkout: Checkout) -> None:
