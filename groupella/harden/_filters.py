@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -75,23 +76,27 @@ def _filter(path: Any) -> Filter:
     """W(c', c, δ) is the answer in channel c', at site −δ, to a one in channel c at the site 0."""
     channels, *sides = path.space_in.shape
     constant = path(torch.zeros(1, channels, *sides, dtype=torch.float64))[0]
-    site = (0,) * len(sides)
     answers = []
     for start in range(0, channels, _ROWS_AT_ONCE):
-        batch = torch.arange(start, min(start + _ROWS_AT_ONCE, channels))
-        x = torch.zeros(len(batch), channels, *sides, dtype=torch.float64)
-        x[(torch.arange(len(batch)), batch, *site)] = 1.0
-        answers.append(path(x) - constant)
+        some = torch.arange(start, min(start + _ROWS_AT_ONCE, channels))
+        x = torch.zeros(len(some), channels, prod(sides), dtype=torch.float64)
+        x[torch.arange(len(some)), some, 0] = 1.0
+        answers.append(path(x.view(-1, channels, *sides)) - constant)
     response = torch.cat(answers).transpose(0, 1)
     halves = [_reach(response, axis + 2) for axis in range(len(sides))]
-    weight = response.new_zeros(*response.shape[:2], *(2 * h + 1 for h in halves))
-    for offset in itertools.product(*(range(-h, h + 1) for h in halves)):
+    window = [2 * h + 1 for h in halves]
+    sources, targets = [], []
+    for target, offset in enumerate(itertools.product(*(range(-h, h + 1) for h in halves))):
         if any(2 * o == -n for o, n in zip(offset, sides, strict=True)):
-            continue
-        source = tuple(-o % n for o, n in zip(offset, sides, strict=True))
-        target = tuple(h + o for h, o in zip(halves, offset, strict=True))
-        weight[(slice(None), slice(None), *target)] = response[(slice(None), slice(None), *source)]
-    return Filter(weight, constant[(slice(None), *site)])
+            continue  # the same site as +n/2
+        opposite = 0
+        for o, n in zip(offset, sides, strict=True):
+            opposite = opposite * n + -o % n
+        sources.append(opposite)
+        targets.append(target)
+    weight = response.new_zeros(*response.shape[:2], prod(window))
+    weight[:, :, targets] = response.flatten(2)[:, :, sources]
+    return Filter(weight.view(*weight.shape[:2], *window), constant.flatten(1)[:, 0])
 
 
 def _reach(response: Tensor, axis: int) -> int:
@@ -114,9 +119,10 @@ def _matrix(path: Any) -> Matrix:
 
 
 def _factors(path: FactoredFC | SparseFC) -> Factors:
-    theta1, theta2 = path.theta1, path.theta2
-    c_out, _, _ = theta1.shape
-    between = theta1.new_zeros(c_out)
+    theta1: Tensor = path.theta1
+    theta2: Tensor = path.theta2
+    c_out = len(theta1)
+    between: Tensor = theta1.new_zeros(c_out)
     if isinstance(path, SparseFC):
         spread, projection = path.functions()
         theta1, theta2 = theta1 @ spread.mT, theta2 @ projection.mT
