@@ -30,6 +30,6 @@ def invariant_vectors(space: FeatureSpace) -> npt.NDArray[np.float64]:
         target = space
     found = equivariant_basis(scalar, target, space.ambient).tensor
     vectors = found.reshape(len(found), space.fibre_size, *sites)
-    peaks = np.abs(vectors).reshape(len(vectors), -1).max(axis=1, initial=0.0)
-    scaled: npt.NDArray[np.float64] = vectors / peaks.reshape(-1, *[1] * (vectors.ndim - 1))
+    peaks = np.abs(vectors).max(axis=tuple(range(1, vectors.ndim)), initial=0.0, keepdims=True)
+    scaled: npt.NDArray[np.float64] = vectors / peaks
     return scaled

@@ -2,7 +2,7 @@
 
 A function of single entries commutes with permutations of them, an odd one also with signs; on any
 other fibre it would break the symmetry. There the norm of a fibre may be changed and its direction
-kept, y = x η(|x|) / |x|, which commutes with every orthogonal fibre.
+kept, y = x η(|x|) / |x|, which commutes with every orthogonal fibre. None has parameters.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ ENTRYWISE: dict[str, Callable[[Tensor], Tensor]] = {
     "identity": lambda x: x,
 }
 ODD = ("tanh", "identity")
+NORMS = ("squash", "norm_swish")
 
 
 class Pointwise(nn.Module):
@@ -45,7 +46,7 @@ class Pointwise(nn.Module):
             return
         raise ValueError(
             f"{function} on single entries is not equivariant on {space}: the group does not "
-            "merely permute them. Use nonlinearity 'squash' or 'n_sigmoid', which change the norm "
+            "merely permute them. Use nonlinearity 'squash' or 'norm_swish', which change the norm "
             "of a fibre, or a regular or trivial fibre"
         )
 
@@ -57,11 +58,11 @@ class Pointwise(nn.Module):
 
 
 class FibreNorm(nn.Module):
-    """x η(|x|) / |x| for every fibre x: "squash" η = r² / (1 + r²), "n_sigmoid" η = r σ(r)."""
+    """x η(r) / r for every fibre x, r = |x|: "squash" η = r / (1 + r), "norm_swish" η = r σ(r)."""
 
     def __init__(self, space: FeatureSpace, function: str = "squash") -> None:
         super().__init__()
-        if function not in ("squash", "n_sigmoid"):
+        if function not in NORMS:
             raise ValueError(_unknown(function))
         if not _permutes_sites(space, signs=True):
             raise ValueError(f"{function}: the group of {space} mixes sites, not only fibres")
@@ -72,9 +73,9 @@ class FibreNorm(nn.Module):
         self.space_in.check(x)
         fibres = x.reshape(x.shape[0], self.space_in.channels, -1, *x.shape[2:])
         squared = fibres.square().sum(2, keepdim=True)
-        # r / (1 + r²), with a square root whose slope at 0 is finite.
+        # The slope of the norm at 0 is infinite, that of x times a function of it is not.
         norm = (squared + torch.finfo(x.dtype).tiny).sqrt()
-        factor = norm / (1 + squared) if self.function == "squash" else torch.sigmoid(norm)
+        factor = 1 / (1 + norm) if self.function == "squash" else torch.sigmoid(norm)
         return (fibres * factor).reshape(x.shape)
 
     def extra_repr(self) -> str:
@@ -85,7 +86,7 @@ def nonlinearity(space: FeatureSpace, function: str = "relu") -> nn.Module:
     """The module for that name; an error where the fibre does not permit it."""
     if function in ENTRYWISE:
         return Pointwise(space, function)
-    if function in ("squash", "n_sigmoid"):
+    if function in NORMS:
         return FibreNorm(space, function)
     raise ValueError(_unknown(function))
 
@@ -101,7 +102,7 @@ def _signed_fibre(space: FeatureSpace) -> bool:
 
 
 def _unknown(function: str) -> str:
-    known = [*ENTRYWISE, "squash", "n_sigmoid"]
+    known = [*ENTRYWISE, *NORMS]
     near = difflib.get_close_matches(str(function), known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"unknown nonlinearity {function!r}{hint} Known: {', '.join(known)}"
