@@ -3,8 +3,8 @@
 Everything runs on one thread. Rounds go through all cases in turn, so that ours and a peer's
 measurements of one case interleave; the figure is the median of the process CPU time. Every
 measurement is cold: our caches are cleared and escnn gets a new space and an empty store. Groups
-and representations are made beforehand for all, and escnn keeps what it has on disk of Clebsch–Gordan
-coefficients. A peer that takes seconds is measured once.
+and representations are made beforehand for all, and escnn keeps its Clebsch–Gordan coefficients on
+disk. A peer that takes seconds is measured once.
 
     python -m benchmarks.bases [--rounds 5] [--json]
 

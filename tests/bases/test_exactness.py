@@ -106,10 +106,11 @@ def fibres(symmetry: Symmetry) -> dict[str, object]:
 
 
 def pairs(symmetry: Symmetry) -> Iterator[tuple[str, object, str, object]]:
-    """(in, out): every fibre to itself, to the regular one and from the trivial one; mixtures."""
+    """(in, out): every fibre to itself, from the trivial one and (small groups) to the regular."""
     made = fibres(symmetry)
-    chosen = {(name, name) for name in made}
-    chosen |= {(name, "regular") for name in made} | {("trivial", name) for name in made}
+    chosen = {(name, name) for name in made} | {("trivial", name) for name in made}
+    if len(symmetry.point) <= 8:
+        chosen |= {(name, "regular") for name in made}
     for first, second in sorted(chosen):
         yield first, made[first], second, made[second]
 
