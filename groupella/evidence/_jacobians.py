@@ -41,7 +41,10 @@ class Listener:
 
     def __init__(self, network: nn.Module, blocks: Mapping[str, KroneckerBlock]) -> None:
         self.uses: list[Use] = []
-        self._names = {id(p): n for n, p in network.named_parameters() if n in blocks}
+        # What was taken out since the curvature was collected is a constant now.
+        self._names = {
+            id(p): n for n, p in network.named_parameters() if n in blocks and p.requires_grad
+        }
 
     def __call__(
         self, module: nn.Module, shared_map: SharedLinearMap, x: Tensor, y: Tensor

@@ -62,20 +62,22 @@ def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
     """Take out every path without which the log evidence is higher by more than `nats`.
 
     Gradients and fixed points only find the nearest maximum of the evidence; a path that once
-    fitted noise can sit in one although the network is better without it. A layer keeps at least
-    the path that it can spare least. Returns the names of the groups taken out; see
-    `Prior.take_out`.
+    fitted noise can sit in one although the network is better without it. A layer keeps its
+    strictest paths, which do not break any symmetry that others keep. Returns the names of the
+    groups taken out; see `Prior.take_out`.
     """
     prior = evidence.prior
     gone: list[str] = []
     for layer, module in pathway_layers(evidence.network).items():
-        groups = {p: [g.name for g in prior.of_path(layer, p)] for p in module.paths}
-        present = {p: n for p, n in groups.items() if n and not all(map(prior.is_out, n))}
-        changes = {p: removal(evidence, names) for p, names in present.items()}
-        for path in sorted(changes, key=changes.__getitem__)[1:]:
-            if changes[path] > nats:
-                prior.take_out(evidence.network, present[path])
-                gone += present[path]
+        inside = {path: set(module.subspaces[path]) for path in module.paths}
+        for path, members in inside.items():
+            names = [g.name for g in prior.of_path(layer, path)]
+            strictest = not any(members < others for others in inside.values())
+            if strictest or all(map(prior.is_out, names)):
+                continue
+            if removal(evidence, names) > nats:
+                prior.take_out(evidence.network, names)
+                gone += names
     return gone
 
 

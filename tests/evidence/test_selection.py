@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from pathlib import Path
@@ -11,11 +12,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.evidence import Evidence, Prior, Selection, measured_removal, removal, selection
+from groupella.evidence import (
+    Evidence,
+    Prior,
+    Selection,
+    measured_removal,
+    prune,
+    removal,
+    selection,
+)
 from groupella.evidence._verdict import clearness, verdict, verdict_text
 from groupella.groups import GroupSet, flips, p4, p4m, trivial, z2
 from groupella.layer import ResidualPathway
 from groupella.likelihoods import Categorical, Gaussian
+from groupella.training import fit
 
 SUBSPACES = {
     "free": ("trivial",),
@@ -64,7 +74,7 @@ def test_clearness_is_the_distance_of_the_nearest_path_that_matters() -> None:
 def regression(planted: str, n: int = 200) -> tuple[nn.Module, tuple[Tensor, Tensor], GroupSet]:
     """A layer with all paths, and data from the strict layer of `planted`."""
     torch.manual_seed(0)
-    groups = GroupSet(trivial(), z2(), flips(), p4())
+    groups = GroupSet(trivial(), z2(), flips())
     space = groups.space((4, 4), channels=1, fibre="trivial")
     teacher = ResidualPathway(space, space, groups, init="balanced", bias=False).strict(planted)
     student = ResidualPathway(space, space, groups, init="balanced", bias=False)
@@ -75,25 +85,24 @@ def regression(planted: str, n: int = 200) -> tuple[nn.Module, tuple[Tensor, Ten
     return nn.Sequential(student, nn.Flatten()), (x, y), groups
 
 
-def train(network: nn.Module, data: tuple[Tensor, Tensor], method: Any) -> Evidence:
-    from groupella.training import fit
-
+def train(network: nn.Module, data: tuple[Tensor, Tensor], method: Any, **options: Any) -> Evidence:
     return fit(
         network,
         data,
         Gaussian(),
-        epochs=60,
+        epochs=40,
         batch_size=50,
         lr=0.02,
         method=method,
         burn_in=5,
         curvature_subset=None,
         progress=False,
+        **options,
     ).evidence
 
 
 @pytest.mark.parametrize("method", ["fixed_point", "linearised"])
-@pytest.mark.parametrize("planted", ["z2", "p4"])
+@pytest.mark.parametrize("planted", ["z2", "flips"])
 def test_names_the_planted_symmetry_of_a_linear_teacher(planted: str, method: Any) -> None:
     network, data, _ = regression(planted)
     evidence = train(network, data, method)
@@ -145,7 +154,7 @@ def test_numbers_are_those_of_the_evidence(
     assert set(found.kept) == {"0", "2"}
 
 
-def test_measured_removal_takes_the_path_out_and_puts_it_back(
+def test_measured_removal_is_the_difference_of_two_evidences(
     example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]],
 ) -> None:
     network, evidence, data = example
@@ -156,21 +165,53 @@ def test_measured_removal_takes_the_path_out_and_puts_it_back(
     assert torch.equal(evidence.prior.precisions, precisions)
     assert all(p.requires_grad for p in network.parameters())
 
-    full, without = Evidence(network, Categorical()), Evidence(network, Categorical())
-    full.update(data, steps=40)
+    full, less = copy.deepcopy(network), copy.deepcopy(network)
+    path = dict(less.named_parameters())["0.paths.p4.weight"]
+    path.requires_grad_(False).zero_()
+    values = [Evidence(net, Categorical()).update(data, steps=40) for net in (full, less)]
+    assert change == pytest.approx(values[1] - values[0], abs=1e-6)
+
+
+def test_removal_of_a_factored_path_counts_its_fit_once() -> None:
+    """Both factors see all of the path's effect: compare with the evidence really measured."""
+    torch.manual_seed(0)
+    groups = GroupSet(trivial(), z2())
+    space = groups.space((3, 3), channels=1)
+    layer = ResidualPathway(space, space, groups, "F-FC+CONV", init="balanced", bias=False)
+    x = torch.randn(300, 1, 3, 3)
     with torch.no_grad():
-        network[0].paths["p4"].weight.zero_()  # type: ignore[index,union-attr,operator]
-    network[0].paths["p4"].weight.requires_grad_(False)  # type: ignore[index,union-attr]
-    without.update(data, steps=40)
-    network[0].paths["p4"].weight.requires_grad_(True)  # type: ignore[index,union-attr]
-    network.load_state_dict(before)
-    values = [float(e.log_marginal_likelihood().detach()) for e in (full, without)]
-    # `values[0]` was taken with the weights it belongs to only for its norms: recompute.
-    full.update(data, steps=40)
-    values[0] = float(full.log_marginal_likelihood().detach())
-    with_zero_norm = values[1] - values[0]
-    assert math.isfinite(with_zero_norm)
-    assert change == pytest.approx(change)
+        y = layer(x).flatten(1) + 0.5 * torch.randn(300, 9)
+    network = nn.Sequential(layer, nn.Flatten())
+    likelihood = Gaussian(0.5, learned=False)
+    evidence = Evidence(network, likelihood)
+    result = fit(network, (x, y), likelihood, method="map", epochs=60, progress=False)
+    closed = removal(result.evidence, ["0/F-FC"])
+    less = copy.deepcopy(network)
+    for parameter in less[0].paths["F-FC"].parameters():  # type: ignore[union-attr,index]
+        parameter.requires_grad_(False).zero_()
+    # The rest adapts: training the reduced network gives the true difference.
+    rest = fit(less, (x, y), likelihood, method="map", epochs=60, progress=False)
+    true = rest.log_evidence - result.log_evidence
+    assert evidence.network is network
+    assert true < -100
+    assert closed == pytest.approx(true, rel=0.25)
+
+
+def test_prune_takes_out_what_fits_noise_and_keeps_the_rest() -> None:
+    network, data, _ = regression("flips")
+    evidence = train(network, data, "fixed_point", prune_from=None)
+    before = evidence.log_marginal_likelihood().detach()
+    assert removal(evidence, ["0/trivial"]) > 5
+    gone = prune(evidence)
+    assert "0/trivial" in gone
+    assert "0/flips" not in gone
+    parameters = dict(network.named_parameters())
+    for name in evidence.prior.groups[evidence.prior.index("0/trivial")].parameters:
+        assert not parameters[name].requires_grad
+        assert float(parameters[name].abs().max()) == 0
+    evidence.collect(data)
+    assert evidence.log_marginal_likelihood().detach() > before
+    assert prune(evidence) == []
 
 
 def test_saves_loads_prints_and_draws(
