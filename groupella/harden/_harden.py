@@ -62,18 +62,19 @@ def harden(
     """
     kept = _kept(network, selection)
     names = {id(module): name for name, module in network.named_modules()}
-    plain: dict[int, nn.Module] = {}
+    # What deepcopy shall take for each module, so that shared modules and tied weights stay so.
+    plain: dict[int, Any] = {}
 
     def convert(module: nn.Module) -> nn.Module:
         if id(module) not in plain:
-            leaf = _leaf(module, kept.get(names[id(module)]))
-            plain[id(module)] = leaf if leaf is not None else container(module)
-        return plain[id(module)]
-
-    def container(module: nn.Module) -> nn.Module:
-        same = {id(child): child for child in module._modules.values() if child is not None}
-        children = {key: convert(child) for key, child in same.items()}
-        return _written_out(copy.deepcopy(module, {key: children[key] for key in same}))
+            made = _leaf(module, kept.get(names[id(module)]))
+            if made is None:
+                for child in module.children():
+                    convert(child)
+                made = _written_out(copy.deepcopy(module, plain))
+            plain[id(module)] = made
+        found: nn.Module = plain[id(module)]
+        return found
 
     return convert(network).train(network.training)
 

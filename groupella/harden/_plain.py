@@ -190,7 +190,7 @@ class SitesPooled(nn.Module):
 
 
 class NormScaled(nn.Module):
-    """x η(|x|)/|x| for groups of channels: "squash" or "n_sigmoid"."""
+    """What `groupella.nonlinearity.FibreNorm` does: groups of channels times a function of |x|."""
 
     def __init__(self, shape: Sequence[int], fibre: int, function: str) -> None:
         super().__init__()
@@ -202,5 +202,5 @@ class NormScaled(nn.Module):
         fibres = x.reshape(-1, *self.inner)
         squared = fibres.square().sum(2, keepdim=True)
         norm = (squared + 1.2e-38).sqrt()
-        factor = norm / (1 + squared) if self.function == "squash" else torch.sigmoid(norm)
+        factor = 1 / (1 + norm) if self.function == "squash" else torch.sigmoid(norm)
         return (fibres * factor).reshape(-1, *self.outer)

@@ -151,13 +151,15 @@ class Own(nn.Module):
             {"sites": GlobalPool(self.halve.space_out), "norm": nn.LayerNorm(8)}
         )
         self.same = self.first
+        self.heads = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+        self.heads[1].weight = self.heads[0].weight
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.bend(self.first(self.lift(x)))
         if float(y.detach().sum()) > -1e9:
             y = self.halve(self.again(y))
         y = self.ends["norm"](self.ends["sites"](y))
-        return y + self.same(self.lift(x)).mean((2, 3))
+        return self.heads[1](self.heads[0](y)) + self.same(self.lift(x)).mean((2, 3))
 
 
 def test_networks_of_users_keep_their_class() -> None:
@@ -165,6 +167,7 @@ def test_networks_of_users_keep_their_class() -> None:
     plain = harden(network, {"first": ["GCONV", "F-FC"]})
     assert type(plain) is Own
     assert plain.same is plain.first
+    assert plain.heads[0].weight is plain.heads[1].weight
     assert isinstance(plain.again, nn.Conv2d)
     assert isinstance(network.again, GroupConv)
     ours = [m for m in plain.modules() if type(m).__module__.startswith("groupella")]
@@ -173,14 +176,15 @@ def test_networks_of_users_keep_their_class() -> None:
     assert close(network(x), plain(x))
 
 
-def test_irreps_and_norms() -> None:
+@pytest.mark.parametrize("activation", ["squash", "norm_swish"])
+def test_irreps_and_norms(activation: str) -> None:
     groups = GroupSet(p4())
     group = groups.space((4, 4), 1).fibre.representation.group
     network = small(
         "GCONV",
         groups=groups,
         fibre=group.trivial_representation + group.irrep(1),
-        activation="squash",
+        activation=activation,
         fibre_pooling="norm",
     )
     x = torch.randn(4, 1, 8, 8)

@@ -180,6 +180,22 @@ def test_modules_of_escnn() -> None:
         assert_equivariant(nn.Conv2d(4, 8, 1), space, space.with_channels(2), p4())
 
 
+# e2cnn is no longer maintained: it indexes with bytes and uses names that numpy deprecates.
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.uint8 is now deprecated:UserWarning",
+    "ignore::DeprecationWarning",
+    "ignore::SyntaxWarning",
+)
+def test_modules_of_e2cnn() -> None:
+    gspaces = pytest.importorskip("e2cnn.gspaces", reason="e2cnn needs numpy 1")
+    enn = pytest.importorskip("e2cnn.nn")
+    r2 = gspaces.Rot2dOnR2(4)
+    kind = enn.FieldType(r2, [r2.regular_repr])
+    module = enn.R2Conv(kind, kind, 3, padding=1, padding_mode="circular")
+    space = GroupSet(p4()).space((6, 6), 1)
+    assert_equivariant(module, space, space, p4())
+
+
 def test_nothing_of_the_module_or_the_random_state_is_touched() -> None:
     module = nn.Sequential(conv(), nn.BatchNorm2d(3)).train()
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
