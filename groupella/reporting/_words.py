@@ -1,0 +1,83 @@
+"""The verdict in words.
+
+A network obeys a symmetry when every layer does: it is the strictest member whose subspace contains
+all live paths of all layers.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from groupella.evidence import LayerSelection, Selection
+from groupella.evidence._verdict import verdict, verdict_text
+
+MEANINGS = {
+    "trivial": "no symmetry at all",
+    "none": "no symmetry at all",
+    "z2": "shifts",
+    "p2": "shifts and half turns",
+    "p4": "shifts and quarter turns",
+    "p4m": "shifts, quarter turns and reflections",
+    "flips": "shifts and left–right reflection",
+    "flips(0)": "shifts and up–down reflection",
+    "pmm": "shifts and both axial reflections",
+    "cmm": "shifts and both diagonal reflections",
+    "cm": "shifts and one diagonal reflection",
+    "c2": "half turns about the centre, no shifts",
+    "c4": "quarter turns about the centre, no shifts",
+    "d4": "quarter turns and reflections about the centre, no shifts",
+    "mirror": "left–right reflection about the centre, no shifts",
+    "mirror(0)": "up–down reflection about the centre, no shifts",
+}
+
+
+def meaning(name: str) -> str:
+    """What a group of the catalogue does, in a few words; its name where that is not known."""
+    return MEANINGS.get(name, name)
+
+
+def network_verdict(selection: Selection) -> str:
+    """What the network as a whole obeys: "p4", "p4 and flips", or "none"."""
+    subspaces = {(s.layer, p.path): p.members for s in selection.layers for p in s.paths}
+    live = {(s.layer, p.path) for s in selection.layers for p in s.paths if p.alive}
+    named = {f"{layer}\n{path}": members for (layer, path), members in subspaces.items()}
+    return verdict_text(verdict([f"{layer}\n{path}" for layer, path in live], named))
+
+
+def sentence(selection: Selection) -> str:
+    """Such as "Layers 1 to 3 obey p4, layer 4 obeys z2; the network as a whole obeys z2."""
+    numbered = list(enumerate(selection.layers, 1))
+    if len(numbered) == 1:
+        return f"The layer {_obeys(selection.layers[0].verdict, 1)}."
+    runs = [
+        (name, [number for number, _ in members])
+        for name, members in groupby(numbered, key=lambda item: item[1].verdict)
+    ]
+    if len(runs) == 1:
+        name = runs[0][0]
+        return (
+            "No layer obeys any of the groups." if name == "none" else f"Every layer obeys {name}."
+        )
+    parts = [f"{_which(numbers)} {_obeys(name, len(numbers))}" for name, numbers in runs]
+    text = ", ".join(parts)
+    text = text[0].upper() + text[1:]
+    return f"{text}; the network as a whole {_obeys(network_verdict(selection), 1)}."
+
+
+def clearness(layer: LayerSelection, selection: Selection) -> str:
+    """How far the verdict on a layer is from another one."""
+    from groupella.evidence._selection_view import clearness_text
+
+    return clearness_text(layer, selection)
+
+
+def _which(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"layer {numbers[0]}"
+    joint = " and " if len(numbers) == 2 else " to "
+    return f"layers {numbers[0]}{joint}{numbers[-1]}"
+
+
+def _obeys(name: str, count: int) -> str:
+    verb = "obeys" if count == 1 else "obey"
+    return f"{verb} nothing" if name == "none" else f"{verb} {name}"
