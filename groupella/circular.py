@@ -32,8 +32,9 @@ def circular_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups:
     Returns (batch, C', *lattice), channels-last in memory on the CPU.
     """
     _check(x, weight, groups)
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
+    device = x.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     if all(k == 1 for k in weight.shape[2:]):
@@ -96,9 +97,9 @@ class _CircularConv(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         gx = gw = None
-        if ctx.needs_input_grad[0]:
+        if _wanted(ctx, 0):
             gx = _apply(g, _adjoint(weight, ctx.groups), ctx.groups)
-        if ctx.needs_input_grad[1]:
+        if _wanted(ctx, 1):
             gw = _apply_gradient(x, g, _Kernel(weight.shape), ctx.groups)
         return gx, gw, None
 
@@ -141,9 +142,9 @@ class _WeightGradient(torch.autograd.Function):
     def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, g = ctx.saved_tensors
         gx = gg = None
-        if ctx.needs_input_grad[0]:
+        if _wanted(ctx, 0):
             gx = _apply(g, _adjoint(v, ctx.groups), ctx.groups)
-        if ctx.needs_input_grad[1]:
+        if _wanted(ctx, 1):
             gg = _apply(x, v, ctx.groups)
         return gx, gg, None, None
 
@@ -156,6 +157,21 @@ class _WeightGradient(torch.autograd.Function):
         if dg is not None:
             terms.append(_apply_gradient(x, dg, ctx.kernel, ctx.groups))
         return sum(terms[1:], terms[0])
+
+
+def _wanted(ctx: Any, index: int) -> bool:
+    """Whether this backward pass will use the gradient of input `index`.
+
+    `needs_input_grad` only says that someone might ask for it. Curvature asks for gradients of
+    layer outputs while the weights carry a graph, too: their gradients would be computed in vain.
+    """
+    if not ctx.needs_input_grad[index]:
+        return False
+    node = ctx.next_functions[index][0]
+    try:
+        return node is None or torch._C._will_engine_execute_node(node)
+    except (AttributeError, RuntimeError):
+        return True
 
 
 def _apply(x: Tensor, weight: Tensor, groups: int) -> Tensor:
