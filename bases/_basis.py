@@ -16,8 +16,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ._arrays import FloatArray, LabelArray
-from ._invariants import orbit_matrix
-from ._orbits import Orbits
+from ._orbits import Orbits, orbit_matrix
 
 Form: TypeAlias = "Orbits | FloatArray | sp.csr_array"
 

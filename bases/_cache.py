@@ -19,14 +19,15 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import platformdirs
 import scipy.sparse as sp
 
-from ._arrays import FloatArray
 from ._basis import Form
 from ._orbits import Orbits
 
@@ -35,7 +36,7 @@ _MEMORY_BYTES = 256 << 20
 _DISK_BYTES = 64 << 20
 _DISK_SECONDS = 0.05
 
-_memory: OrderedDict[str, Orbits | FloatArray] = OrderedDict()
+_memory: OrderedDict[str, Form] = OrderedDict()
 _held = 0
 _lock = threading.Lock()
 
@@ -79,7 +80,7 @@ def _feed(digest: hashlib.blake2b, part: object) -> None:
         digest.update(f"{type(part).__name__}:{part!r};".encode())
 
 
-def cached(key: str, compute: Callable[[], Orbits | FloatArray]) -> Orbits | FloatArray:
+def cached(key: str, compute: Callable[[], Form]) -> Form:
     """The entry of `key`, from memory, from disk, or computed and remembered."""
     with _lock:
         if key in _memory:
@@ -95,7 +96,7 @@ def cached(key: str, compute: Callable[[], Orbits | FloatArray]) -> Orbits | Flo
     return form
 
 
-def _remember(key: str, form: Orbits | FloatArray) -> None:
+def _remember(key: str, form: Form) -> None:
     global _held
     with _lock:
         if key in _memory or _nbytes(form) > _MEMORY_BYTES:
@@ -106,17 +107,35 @@ def _remember(key: str, form: Orbits | FloatArray) -> None:
             _held -= _nbytes(_memory.popitem(last=False)[1])
 
 
-def _nbytes(form: Form) -> int:
+def _packed(form: Form) -> dict[str, npt.NDArray[np.generic]]:
     if isinstance(form, Orbits):
-        return form.labels.nbytes + (0 if form.signs is None else form.signs.nbytes)
-    return int(form.data.nbytes if isinstance(form, sp.csr_array) else form.nbytes)
+        packed = {"labels": form.labels, "count": np.array(form.count)}
+        return packed if form.signs is None else {**packed, "signs": form.signs}
+    if isinstance(form, np.ndarray):
+        return {"rows": form}
+    shape = np.array(form.shape)
+    return {"data": form.data, "indices": form.indices, "indptr": form.indptr, "shape": shape}
+
+
+def _unpacked(packed: Mapping[str, npt.NDArray[Any]]) -> Form:
+    if "labels" in packed:
+        return Orbits(packed["labels"], packed.get("signs"), int(packed["count"]))
+    if "rows" in packed:
+        return packed["rows"]
+    n_rows, n_columns = packed["shape"].tolist()
+    parts = packed["data"], packed["indices"], packed["indptr"]
+    return sp.csr_array(parts, shape=(n_rows, n_columns))
+
+
+def _nbytes(form: Form) -> int:
+    return sum(array.nbytes for array in _packed(form).values())
 
 
 def _disk_enabled() -> bool:
     return os.environ.get("GROUPELLA_CACHE", "").lower() not in {"off", "0", "no"}
 
 
-def _read(key: str) -> Orbits | FloatArray | None:
+def _read(key: str) -> Form | None:
     if not _disk_enabled():
         return None
     path = cache_directory() / f"{key}.npz"
@@ -126,27 +145,15 @@ def _read(key: str) -> Orbits | FloatArray | None:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if str(stored["key"]) != key:
                 return None
-            if "rows" in stored:
-                rows = stored["rows"]
-                return rows if rows.ndim == 2 and rows.dtype == np.float64 else None
-            labels, count = stored["labels"], int(stored["count"])
-            signs = stored.get("signs")
-            return Orbits(labels, signs, count) if labels.dtype == np.int32 else None
+            return _unpacked({name: stored[name] for name in stored.files if name != "key"})
     except Exception:
         # A damaged archive can raise almost anything (its CRC covers every array): a miss.
         return None
 
 
-def _write(key: str, form: Orbits | FloatArray) -> None:
+def _write(key: str, form: Form) -> None:
     if not _disk_enabled():
         return
-    arrays: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]
-    if isinstance(form, Orbits):
-        arrays = {"labels": form.labels, "count": np.array(form.count)}
-        if form.signs is not None:
-            arrays["signs"] = form.signs
-    else:
-        arrays = {"rows": form}
     # A full or read-only disk costs the cache, never the answer.
     with contextlib.suppress(OSError):
         directory = cache_directory()
@@ -154,7 +161,7 @@ def _write(key: str, form: Orbits | FloatArray) -> None:
         handle, name = tempfile.mkstemp(dir=directory, prefix=f".{key}-", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, key=np.array(key), **arrays)
+                np.savez(file, key=np.array(key), **_packed(form))
             os.replace(name, directory / f"{key}.npz")
         except BaseException:
             with contextlib.suppress(OSError):

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from groupella.groups import FeatureSpace, Symmetry
 
-from ._arrays import FloatArray
-from ._basis import Basis, KernelBasis
+from ._basis import Basis, Form, KernelBasis
 from ._cache import cached, content_key
-from ._invariants import Method, Problem, choose_method, solve
-from ._invariants import character_dimension as _dimension
-from ._orbits import Orbits
+from ._invariants import choose_method, solve
+from ._problem import Problem
+from ._reynolds import character_dimension as _dimension
 from ._spaces import kernel_problem, map_problem
 
 
@@ -65,10 +64,11 @@ def character_dimension(
     return _dimension(kernel_problem(space_in, space_out, symmetry, window))
 
 
-def _solved(problem: Problem, method: str) -> tuple[Orbits | FloatArray, Method]:
-    used = choose_method(problem, method)
-    key = content_key((used, problem.shape, problem.split, problem.generators))
-    return cached(key, lambda: solve(problem, used)), used
+def _solved(problem: Problem, method: str) -> tuple[Form, str]:
+    chosen = choose_method(problem, method)
+    key = content_key((chosen, problem.shape, problem.split, problem.generators))
+    form = cached(key, lambda: solve(problem, chosen))
+    return form, "reynolds" if chosen == "auto" else chosen
 
 
 def _check_types(*given: object) -> None:

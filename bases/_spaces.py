@@ -14,7 +14,7 @@ import numpy as np
 from groupella.groups import Element, FeatureSpace, LatticeElement, Symmetry
 
 from ._arrays import FloatArray, signed_permutation
-from ._invariants import Factor, Factors, Problem
+from ._problem import Factor, Factors, Problem
 
 
 def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symmetry) -> Problem:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from groupella.bases import _cache, cache_directory, clear_cache, equivariant_basis, kernel_basis
 from groupella.bases._cache import cached, content_key
@@ -65,6 +66,15 @@ def test_orbits_come_back_as_they_were(store: Path, form: Orbits) -> None:
     assert (again.signs is None) == (form.signs is None)
     if form.signs is not None:
         np.testing.assert_array_equal(again.signs, form.signs)
+
+
+def test_sparse_rows_come_back_as_they_were(store: Path) -> None:
+    form = sp.random_array((4, 30), density=0.2, format="csr", rng=np.random.default_rng(0))
+    cached("sparse", lambda: form)
+    clear_cache(disk=False)
+    again = cached("sparse", never)
+    assert isinstance(again, sp.csr_array)
+    np.testing.assert_array_equal(again.toarray(), form.toarray())
 
 
 def test_only_what_took_time_is_written(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -378,6 +378,24 @@ def test_regular_kernels_have_one_parameter_for_each_offset_and_relative_element
     assert kernel_basis(space, space, symmetry, size).dim == dimension
 
 
+def test_a_mixture_is_solved_block_by_block() -> None:
+    """Regular ⊕ E ⊕ vectors of the cube: orbits where they permute, averages only around E."""
+    group, _ = escnn_group(octahedral().point)
+    _, vector, _, doublet, _ = group.irreps()
+    mixture = group.regular_representation + doublet + vector
+    space = GroupSet(octahedral()).space((4, 4, 4), 1, mixture)
+    basis = kernel_basis(space, space, octahedral(), 3)
+    assert basis.dim == character_dimension(space, space, octahedral(), 3) == 949
+    assert basis.matrix.nnz < 0.02 * basis.dim * basis.size
+    assert_orthonormal(basis)
+    mixtures = np.random.default_rng(0).standard_normal((2, basis.dim)) / np.sqrt(basis.dim)
+    kernels, x = basis.expand(mixtures), np.random.default_rng(2).standard_normal((1, *space.shape))
+    y = convolve(kernels, x)[0]
+    for g in space.generators(octahedral()):
+        moved = convolve(kernels, space.act(g, x))[0]
+        np.testing.assert_allclose(moved, space.act(g, y), rtol=0, atol=1e-12)
+
+
 def test_kernels_are_the_dense_maps_with_that_support() -> None:
     """On a 3×3 torus every p4m-equivariant dense map is a 3×3 convolution."""
     space = GroupSet(p4m()).space((3, 3), 1)
