@@ -15,10 +15,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from groupella.evidence import Evidence
+from groupella.groups import GroupSet, trivial, z2
+from groupella.layer import ResidualPathway
 from groupella.likelihoods import Gaussian
 from groupella.training import (
     Checkpoint,
     CheckpointError,
+    EpochRecord,
     Fit,
     Interrupted,
     Settings,
@@ -182,3 +186,43 @@ def test_another_group_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"another group set.*p4.*flips"):
         train_layer("flips")
     assert (tmp_path / "last.safetensors").read_bytes() == before
+
+
+def test_paths_that_were_taken_out_stay_out_after_resuming(tmp_path: Path) -> None:
+    groups = GroupSet(trivial(), z2())
+    space = groups.space((4, 4), channels=1)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 1, 4, 4, generator=generator)
+    y = (x - x.roll(1, 3)).flatten(1) + 0.1 * torch.randn(60, 16, generator=generator)
+
+    def train_layer(directory: Path | None, crash: int | None) -> tuple[Fit, Gaussian]:
+        torch.manual_seed(0)
+        network = nn.Sequential(ResidualPathway(space, space, groups), nn.Flatten())
+        likelihood = Gaussian()
+
+        def watch(record: EpochRecord, evidence: Evidence) -> None:
+            if record.epoch == crash:
+                raise RuntimeError("crashed")
+
+        result = fit(
+            network,
+            (x, y),
+            likelihood,
+            epochs=16,
+            batch_size=30,
+            lr=0.05,
+            prune_from=0.5,
+            directory=directory,
+            progress=False,
+            on_epoch=watch,
+        )
+        return result, likelihood
+
+    whole = train_layer(None, None)
+    assert whole[0].prior.is_out("0/trivial")
+    with pytest.raises(RuntimeError, match="crashed"):
+        train_layer(tmp_path, 14)
+    resumed = train_layer(tmp_path, None)
+    assert_same(resumed, whole)
+    assert resumed[0].prior.is_out("0/trivial")
+    assert resumed[0].selection().verdicts == {"0": "z2"}
