@@ -16,8 +16,9 @@ class Path(Protocol):
     """A linear map between two feature spaces; an `nn.Module`.
 
     `symmetry` is the group to which the path is equivariant whatever its weights: `trivial()` for
-    a free path. A path may also list `hyperparameters`, names of parameters without a prior that
-    are learned by the evidence alone.
+    a free path. A path may also have `hyperparameters`, {parameter name: "lengthscale" or
+    "position"}: parameters that the evidence learns. A lengthscale may have a prior of its own,
+    and then needs a map; positions have none.
     """
 
     space_in: FeatureSpace

@@ -68,14 +68,13 @@ class FactoredFC(nn.Module):
         check_input(self.space_in, x)
         _, c, p = self.theta2.shape
         a = x.reshape(x.shape[0], c, p)
-        z = block_product(a, self.theta2.permute(1, 2, 0))
+        z = sum_over_points(a, self.theta2)
         record(self, "theta2", a, z)
         if self.channel_bias is not None:
             z = z + self.channel_bias
             record(self, "channel_bias", a, z)
-        z = z.transpose(1, 2)
-        y = block_product(z, self.theta1)
-        record(self, "theta1", z, y)
+        y = sum_over_channels(z, self.theta1)
+        record(self, "theta1", z.transpose(1, 2), y)
         if self.point_bias is not None:
             y = y + self.point_bias
             record(self, "point_bias", z, y)
@@ -107,6 +106,11 @@ def channels_and_points(space: FeatureSpace, over: Points) -> tuple[int, int]:
     raise ValueError(f'FactoredFC: over must be "lattice" or "group", got {over!r}')
 
 
-def block_product(x: Tensor, blocks: Tensor) -> Tensor:
-    """x (N, B, D), blocks (B, D, E) to (N, B, E): one batched matrix product."""
-    return torch.bmm(x.transpose(0, 1), blocks).transpose(0, 1)
+def sum_over_points(x: Tensor, theta2: Tensor) -> Tensor:
+    """x (N, C, P), θ₂ (C', C, P) to z (N, C, C'), in memory as the second factor wants it."""
+    return torch.einsum("ncp,ocp->onc", x, theta2).permute(1, 2, 0)
+
+
+def sum_over_channels(z: Tensor, theta1: Tensor) -> Tensor:
+    """z (N, C, C'), θ₁ (C', C, P') to y (N, C', P')."""
+    return torch.einsum("onc,ocp->nop", z.permute(2, 0, 1), theta1)

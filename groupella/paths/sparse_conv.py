@@ -61,7 +61,7 @@ class SparseConv(nn.Module):
         )
         self.omega = new_omega(omega)
         self.positions = self.grid.positions(learn_positions)
-        self.hyperparameters = ("positions",) if learn_positions else ()
+        self.hyperparameters = {"omega": "lengthscale", "positions": "position"}
         self.bias = nn.Parameter(torch.zeros(space_out.shape[0])) if paper_biases else None
         self.reset_parameters()
 
@@ -70,6 +70,8 @@ class SparseConv(nn.Module):
         return self.grid.functions(self.omega, self.positions)
 
     def reset_parameters(self, gain: float = GAIN) -> None:
+        if self.weight.is_meta:
+            return
         if self.weight.is_meta:
             return
         with torch.no_grad():

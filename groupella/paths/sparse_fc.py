@@ -27,7 +27,7 @@ from groupella.shared_maps import (
 
 from ._anchors import Grid, new_omega
 from ._checks import GAIN, check_input, check_spaces
-from .factored_fc import Sharing, block_product
+from .factored_fc import Sharing, sum_over_channels, sum_over_points
 
 
 class SparseFC(nn.Module):
@@ -63,7 +63,12 @@ class SparseFC(nn.Module):
         self.omega1, self.omega2 = new_omega(omega), new_omega(omega)
         self.positions1 = self.grid1.positions(learn_positions)
         self.positions2 = self.grid2.positions(learn_positions)
-        self.hyperparameters = ("positions1", "positions2") if learn_positions else ()
+        self.hyperparameters = {
+            "omega1": "lengthscale",
+            "omega2": "lengthscale",
+            "positions1": "position",
+            "positions2": "position",
+        }
         self.bias = nn.Parameter(torch.zeros(c_out)) if paper_biases else None
         self.reset_parameters()
 
@@ -76,6 +81,8 @@ class SparseFC(nn.Module):
 
     def reset_parameters(self, gain: float = GAIN) -> None:
         """θ₂ keeps the variance, so that a small gain makes the output small and not z."""
+        if self.theta1.is_meta:
+            return
         if self.theta1.is_meta:
             return
         with torch.no_grad():
@@ -92,15 +99,14 @@ class SparseFC(nn.Module):
         spread, projection = self.functions()
         sites = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
         a = sites @ projection
-        z = block_product(a, self.theta2.permute(1, 2, 0))
+        z = sum_over_points(a, self.theta2)
         record(self, "theta2", a, z)
         if recording():
             tangents = sites @ self.grid2.tangents(self.omega2, self.positions2)
-            slope = block_product(tangents, self.theta2.permute(1, 2, 0))
+            slope = sum_over_points(tangents, self.theta2)
             record(self, "omega2", sites, z, TangentMap("omega2", slope.unsqueeze(1)))
-        z = z.transpose(1, 2)
-        v = block_product(z, self.theta1)
-        record(self, "theta1", z, v)
+        v = sum_over_channels(z, self.theta1)
+        record(self, "theta1", z.transpose(1, 2), v)
         y = v @ spread.mT
         if recording():
             slope = v @ self.grid1.tangents(self.omega1, self.positions1).mT
