@@ -9,6 +9,8 @@ from math import ceil
 import pytest
 import torch
 
+from groupella.curvature import curvature
+from groupella.likelihoods import Categorical
 from groupella.networks import PRESETS, Preset, count_parameters, preset
 from groupella.networks.__main__ import main
 
@@ -108,6 +110,15 @@ def test_counting_the_real_thing_gives_the_same() -> None:
 def test_presets_run_and_take_options() -> None:
     network = preset("groups/mnist", image_size=8, classes=3, alpha=1)
     assert network(torch.randn(2, 1, 8, 8)).shape == (2, 3)
+
+
+def test_curvature_covers_every_parameter_of_every_architecture() -> None:
+    rows = {row.paths: row for row in PRESETS.values() if row.in_channels == 3}
+    images, labels = torch.randn(2, 3, 4, 4), torch.tensor([0, 1])
+    for row in rows.values():
+        network = row.build(alpha=1, image_size=4, classes=2, blocks=((1, 1), (2, 2)), hidden=2)
+        factors = curvature(network, Categorical(), (images, labels))
+        assert set(factors) == {name for name, _ in network.named_parameters()}
 
 
 def test_an_unknown_name_points_to_the_nearest() -> None:
