@@ -1,6 +1,8 @@
 """The planted-symmetry benchmark: data made with a known symmetry, which the method must name."""
 
 from ._candidates import CANDIDATES as CANDIDATES
+from ._deep import DeepCase as DeepCase
+from ._labels import LabelCase as LabelCase
 from ._linear import LinearCase as LinearCase
 from ._outcome import Counts as Counts
 from ._outcome import Outcome as Outcome

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ._candidates import CANDIDATES
+from ._deep import DeepCase
+from ._labels import LabelCase
 from ._linear import LinearCase
 from ._runner import Case
+
+PLANTS = (
+    ("p4m", "p4m", "p4m"),
+    ("p4m", "p4", "trivial"),
+    ("p4", "p4", "z2"),
+    ("flips", "z2", "trivial"),
+    ("p4m", "flips", "flips"),
+)
 
 
 def quick() -> list[Case]:
     """Scalar linear teachers and one seed of deep ones: minutes on two cores."""
-    return [*_linear((100, 1000), range(20))]
+    return [*(DeepCase(plant) for plant in PLANTS), *_linear((100, 1000), range(20))]
 
 
 def full() -> list[Case]:
@@ -30,7 +40,10 @@ def full() -> list[Case]:
         for n in (100, 1000, 10_000)
         for seed in range(5)
     ]
-    return [*scalar, *noisy, *regular]
+    deep = [DeepCase(plant, n, seed) for n in (1500, 5000) for plant in PLANTS for seed in range(5)]
+    flipped = [DeepCase(plant, 5000, seed, 0.1) for plant in PLANTS for seed in range(5)]
+    labels = [LabelCase(g, seed=seed) for g in CANDIDATES.names for seed in range(3)]
+    return [*deep, *flipped, *labels, *scalar, *noisy, *regular]
 
 
 PRESETS: dict[str, Callable[[], list[Case]]] = {"quick": quick, "full": full}

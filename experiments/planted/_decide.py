@@ -1,0 +1,32 @@
+"""From a trained network to a verdict on every layer."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from groupella.evidence import Selection
+from groupella.training import Fit
+
+NATS = 5.0
+
+
+def decide(trained: Fit, data: tuple[Tensor, Tensor]) -> Selection:
+    """A path is alive when removing it costs at least `NATS` of log evidence."""
+    return trained.selection(rule="evidence", nats=NATS)
+
+
+def paths_of(found: Selection) -> dict[str, dict[str, dict[str, float]]]:
+    """layer → path → what decided on it."""
+    return {
+        layer.layer: {
+            p.path: {
+                "removal": round(p.removal, 3),
+                "gamma": round(p.effective_parameters, 3),
+                "relative": round(p.relative, 5),
+                "precision": float(f"{p.precision:.4g}"),
+                "squared_norm": float(f"{p.squared_norm:.4g}"),
+            }
+            for p in layer.paths
+        }
+        for layer in found.layers
+    }

@@ -1,0 +1,158 @@
+"""Deep teachers: a frozen random trunk of three layers, each with a planted symmetry.
+
+Planted groups do not get stricter with depth: after a layer without a symmetry, that of a later one
+is a choice of gauge. A layer counts when it is identifiable: when the teacher, forced to the next
+stricter group in that layer and trained on from there, gets worse on held-out data.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from groupella.experiments.data import Moved, load
+from groupella.groups import p4m
+from groupella.layer import ResidualPathway
+from groupella.training import Settings, fit
+
+from ._candidates import CANDIDATES
+from ._decide import decide, paths_of
+from ._outcome import NONE, Outcome
+from ._trunk import Trunk, random_teacher
+
+CHANNELS = 2
+CLASSES = 8
+HELD_OUT = 1000
+FORCED = Settings(epochs=8, lr=0.003, batch_size=128, method="map")
+STUDENT = Settings(
+    epochs=40,
+    lr=0.01,
+    batch_size=64,
+    method="fixed_point",
+    burn_in=3,
+    update_every=1,
+    curvature_subset=400,
+    curvature_samples=2,
+)
+
+
+@dataclass(frozen=True)
+class DeepCase:
+    """`planted` names the member of every layer. `noise` is the share of labels drawn at random."""
+
+    planted: tuple[str, ...]
+    n: int = 1500
+    seed: int = 0
+    noise: float = 0.0
+
+    part: ClassVar[str] = "deep"
+
+    @property
+    def key(self) -> str:
+        name = f"deep-{'-'.join(self.planted)}-n{self.n}-s{self.seed}"
+        return name if self.noise == 0.0 else f"{name}-noise{self.noise:g}"
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        return {"student": STUDENT.as_dict(), "channels": CHANNELS, "classes": CLASSES}
+
+    def run(self, workspace: Path) -> Outcome:
+        started = time.process_time()
+        train, held_out, teacher = draw(self)
+        forced = forced_accuracies(self, teacher, train, held_out)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1000 + self.seed)
+            student = Trunk(CHANNELS, CLASSES)
+        trained = fit(
+            student, train, settings=STUDENT, seed=self.seed, directory=workspace, progress=False
+        )
+        found = decide(trained, train)
+        planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
+        return Outcome(
+            part="deep",
+            key=self.key,
+            planted=planted,
+            obeys=tuple(layer.obeys for layer in found.layers),
+            counted=identifiable(forced),
+            n=self.n,
+            noise=self.noise,
+            seed=self.seed,
+            seconds=time.process_time() - started,
+            details={
+                "accuracy": accuracy(student, held_out),
+                "forced": forced,
+                "log_evidence": found.log_evidence,
+                "paths": paths_of(found),
+            },
+        )
+
+
+def moved_digits(n: int, held_out: int, seed: int) -> tuple[Tensor, Tensor]:
+    """n + held_out digits, each moved by a random element of p4m; different digits in the two."""
+    inputs: list[list[Tensor]] = [[], []]
+    wanted = (n, held_out)
+    turn = 0
+    while any(sum(map(len, part)) < size for part, size in zip(inputs, wanted, strict=True)):
+        data = load("digits", Moved(p4m()), seed=1000 * seed + turn)
+        for part, x in zip(inputs, (data.train_x, data.test_x), strict=True):
+            part.append(x)
+        turn += 1
+    first, second = (torch.cat(part)[:size] for part, size in zip(inputs, wanted, strict=True))
+    return first, second
+
+
+def draw(case: DeepCase) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Trunk]:
+    """Training data, held-out data and the teacher that labels them."""
+    inputs = torch.cat(moved_digits(case.n, HELD_OUT, case.seed))
+    teacher = random_teacher(case.planted, CHANNELS, CLASSES, inputs, case.seed)
+    with torch.no_grad():
+        labels = teacher(inputs).argmax(1)
+    generator = torch.Generator().manual_seed(case.seed)
+    flipped = torch.rand(case.n, generator=generator) < case.noise
+    random = torch.randint(CLASSES, (case.n,), generator=generator)
+    train = torch.where(flipped, random, labels[: case.n])
+    return (inputs[: case.n], train), (inputs[case.n :], labels[case.n :]), teacher
+
+
+def next_stricter(member: str) -> tuple[str, ...]:
+    """The smallest members that properly contain a member."""
+    around = [m for m in CANDIDATES.supergroups(member) if m != member]
+    return CANDIDATES.minimal(around) if around else ()
+
+
+def forced_accuracies(
+    case: DeepCase, teacher: Trunk, train: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]
+) -> list[dict[str, float]]:
+    """For every layer, held-out accuracy with each next stricter group forced in that layer."""
+    found: list[dict[str, float]] = []
+    for number, member in enumerate(case.planted):
+        found.append({})
+        for stricter in next_stricter(member):
+            forced = copy.deepcopy(teacher)
+            layer = forced.layers[number]
+            assert isinstance(layer, ResidualPathway)
+            forced.layers[number] = layer.strict(stricter)
+            forced.requires_grad_(True)
+            fit(forced, train, settings=FORCED, seed=case.seed, progress=False)
+            found[-1][stricter] = accuracy(forced, held_out)
+    return found
+
+
+def identifiable(forced: Sequence[dict[str, float]], held_out: int = HELD_OUT) -> tuple[bool, ...]:
+    """Whether every stricter group lowers the accuracy, the teacher's own being 1, beyond chance:
+    by more than what is left of 2 standard errors at 98 %."""
+    limit = 0.98 - 2 * math.sqrt(0.98 * 0.02 / held_out)
+    return tuple(all(value < limit for value in layer.values()) for layer in forced)
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, data: tuple[Tensor, Tensor]) -> float:
+    return float((network(data[0]).argmax(1) == data[1]).double().mean())

@@ -1,0 +1,94 @@
+"""Deep teachers and labelled digits: what is planted is there, and counts only if it matters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from groupella.experiments.planted import CANDIDATES, PRESETS, DeepCase, LabelCase
+from groupella.experiments.planted import _deep as deep
+from groupella.experiments.planted import _labels as labels
+from groupella.experiments.planted._trunk import Trunk, apply
+from groupella.layer import ResidualPathway
+from groupella.testing import assert_equivariant
+
+PLANT = ("p4m", "p4", "trivial")
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk]:
+    return deep.draw(DeepCase(PLANT, n=200))
+
+
+def test_layers_of_the_teacher_obey_their_plants(
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+) -> None:
+    for layer, member in zip(drawn[2].layers, PLANT, strict=True):
+        assert isinstance(layer, ResidualPathway)
+        if member != "trivial":
+            assert_equivariant(layer, layer.space_in, layer.space_out, CANDIDATES[member])
+        for stricter in deep.next_stricter(member):
+            with pytest.raises(AssertionError):
+                assert_equivariant(layer, layer.space_in, layer.space_out, CANDIDATES[stricter])
+
+
+def test_labels_are_spread_and_those_of_the_teacher(
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+) -> None:
+    train, held_out, teacher = drawn
+    everything = torch.cat([train[1], held_out[1]])
+    assert float(torch.bincount(everything).max()) <= 0.3 * len(everything)
+    assert deep.accuracy(teacher, train) == 1.0
+
+
+def test_noise_replaces_training_labels_only() -> None:
+    clean, held_out, _ = deep.draw(DeepCase(PLANT, n=400))
+    noisy, same, _ = deep.draw(DeepCase(PLANT, n=400, noise=0.5))
+    changed = float((clean[1] != noisy[1]).double().mean())
+    assert 0.35 < changed < 0.52
+    assert torch.equal(held_out[1], same[1])
+
+
+def test_one_convolution_for_all_is_the_sum_of_the_paths() -> None:
+    trunk = Trunk(1, 3, init="balanced").double()
+    layer = trunk.layers[1]
+    assert isinstance(layer, ResidualPathway)
+    x = torch.randn(4, *layer.space_in.shape, dtype=torch.float64)
+    torch.testing.assert_close(apply(layer, x), layer(x))
+
+
+def test_next_stricter_members() -> None:
+    assert deep.next_stricter("p4m") == ()
+    assert set(deep.next_stricter("z2")) == {"p4", "flips"}
+    assert deep.next_stricter("trivial") == ("z2",)
+
+
+def test_plants_do_not_get_stricter_with_depth() -> None:
+    for case in PRESETS["full"]():
+        if isinstance(case, DeepCase):
+            for before, after in zip(case.planted, case.planted[1:], strict=False):
+                assert CANDIDATES.contains(before, after)
+
+
+def test_identifiable_means_worse_with_every_stricter_group() -> None:
+    forced = [{}, {"p4m": 0.6}, {"p4": 0.99, "flips": 0.5}]
+    assert deep.identifiable(forced) == (True, True, False)
+
+
+def test_deep_and_label_cases_run_to_an_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(deep.STUDENT, epochs=2, burn_in=1, curvature_subset=50)
+    for module in (deep, labels):
+        monkeypatch.setattr(module, "STUDENT", short)
+        monkeypatch.setattr(module, "CHANNELS", 1)
+    monkeypatch.setattr(deep, "FORCED", replace(deep.FORCED, epochs=1))
+    outcome = DeepCase(("p4m", "p4m", "p4"), n=100).run(tmp_path / "deep")
+    assert len(outcome.verdicts) == 3
+    assert set(outcome.details["forced"][2]) == {"p4m"}
+    outcome = LabelCase("p4", n=100).run(tmp_path / "data")
+    assert len(outcome.verdicts) == 1
+    assert (tmp_path / "data" / "last.safetensors").exists()
