@@ -23,8 +23,8 @@ help: ## print this
 venv: ## make or update .venv from requirements.lock (the other commands do it by themselves)
 	@tools/venv $(VENV) requirements.lock
 
-demo: venv ## see it work
-	@$(VENV)/bin/groupella doctor
+demo: venv ## see it work: two verdicts on embedded data, and a report
+	@$(VENV)/bin/groupella demo $(ARGS)
 
 test: venv ## run the tests; ARGS="tests/groups -k p4" runs some of them
 	@$(ONE_THREAD) $(PY) $(PYTEST) $(ARGS)

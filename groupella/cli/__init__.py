@@ -15,6 +15,7 @@ import typer
 
 from groupella import __version__
 
+from ._check import check
 from ._doctor import doctor
 
 __all__ = ["app", "main"]
@@ -26,10 +27,15 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 
+app.command()(check)
 app.command()(doctor)
 
 for entry in importlib.metadata.entry_points(group="groupella.commands"):
-    app.command(entry.name)(entry.load())
+    command = entry.load()
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=entry.name)
+    else:
+        app.command(entry.name)(command)
 
 
 def _version(wanted: bool) -> None:

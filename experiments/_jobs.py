@@ -1,0 +1,108 @@
+"""A job: everything that decides one run, as plain values that go into its settings.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from groupella.cli._arguments import group_set, named_group
+
+if TYPE_CHECKING:
+    from groupella.experiments.data import ImageData
+    from groupella.groups import GroupSet
+    from groupella.networks import Trunk
+    from groupella.training import Settings
+
+Blocks = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Select among `groups` on `data`.
+
+    data: as in `groupella.experiments.data.load`; with `motion`, its images moved by that group and
+        labelled so that the labels obey `obeys`
+    groups: names, or file.py:NAME; `paths` as in `groupella.layer.ResidualPathway`
+    alpha, blocks, hidden: the trunk; `blocks=None` halves the lattice until 2 sites are left
+    training: changes of `groupella.training.Settings`
+    threshold: share of a layer's effective parameters from which a path is alive
+    """
+
+    title: str
+    data: str
+    groups: str
+    motion: str | None = None
+    obeys: str | None = None
+    size: int | None = None
+    train_size: int | None = None
+    paths: str | None = None
+    increments: bool = True
+    alpha: int = 4
+    blocks: Blocks | None = None
+    hidden: int = 8
+    seed: int = 0
+    threshold: float = 0.01
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Job:
+        blocks = content["blocks"]
+        plan = None if blocks is None else tuple((int(w), int(s)) for w, s in blocks)
+        return cls(**{**content, "blocks": plan})
+
+    def load(self, data_dir: str | None = None, progress: bool = True) -> ImageData:
+        """The data, the same for the same job."""
+        from groupella.experiments.data import labelled, load
+
+        options: dict[str, Any] = {
+            "size": self.size,
+            "seed": self.seed,
+            "train_size": self.train_size,
+            "data_dir": data_dir,
+            "progress": progress,
+        }
+        if self.motion is None:
+            return load(self.data, **options)
+        obeys = None if self.obeys is None else named_group(self.obeys)
+        return labelled(named_group(self.motion), obeys, self.data, **options)
+
+    def group_set(self) -> GroupSet:
+        return group_set(self.groups)
+
+    def network(self, data: ImageData) -> Trunk:
+        """Freshly initialised from the seed; torch's own random state is left alone."""
+        import torch
+
+        from groupella.networks import trunk
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return trunk(
+                self.group_set(),
+                self.paths,
+                self.alpha,
+                data.lattice,
+                len(data.classes),
+                in_channels=data.channels,
+                blocks=self.blocks or halving(data.lattice),
+                hidden=self.hidden,
+                increments=self.increments,
+            )
+
+    def settings(self) -> Settings:
+        from groupella.training import Settings
+
+        return Settings(**{"seed": self.seed, **self.training})
+
+
+def halving(lattice: tuple[int, ...]) -> Blocks:
+    """Layers that halve the lattice while that leaves at least 2 sites a side, and widen to 4α."""
+    side, blocks = min(lattice), []
+    while side >= 4 and side % 2 == 0:
+        blocks.append((min(2 ** len(blocks), 4), 2))
+        side //= 2
+    return tuple(blocks) or ((1, 1), (2, 1), (4, 1))

@@ -1,0 +1,44 @@
+"""Settings that are shared by commands, each found by trying on the embedded digits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._jobs import Job
+
+TRAINING: dict[str, Any] = {
+    "epochs": 30,
+    "lr": 0.01,
+    "update_every": 2,
+    "curvature_subset": 200,
+    "curvature_samples": 4,
+}
+# Turned digits: where labels obey p4, z2 paths keep at most 1 % of a layer (they fit some of the
+# training set's accidents); where labels obey z2, the layers that need them give them 7 to 10 %.
+THRESHOLD = 0.03
+
+DEMO_GROUPS = "trivial,z2,p4"
+DEMO_TASKS = {
+    "which digit?": "p4",
+    "which digit, turned how?": "z2",
+}
+
+
+def demo_jobs(seed: int) -> list[Job]:
+    """Two tasks on the same turned and shifted digits, whose labels have different symmetries."""
+    return [
+        Job(
+            title=f"Turned digits: {question}",
+            data="digits",
+            groups=DEMO_GROUPS,
+            motion="p4",
+            obeys=obeys,
+            alpha=4,
+            blocks=((1, 2), (2, 2), (4, 2)),
+            hidden=8,
+            seed=seed,
+            threshold=THRESHOLD,
+            training=TRAINING,
+        )
+        for question, obeys in DEMO_TASKS.items()
+    ]

@@ -1,0 +1,70 @@
+"""``groupella data``: download data sets and check their files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+data = typer.Typer(help="Download data sets, and check their files.", no_args_is_help=True)
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="mnist, cifar10 or cifar100.",
+        autocompletion=lambda: ["mnist", "cifar10", "cifar100"],
+    ),
+]
+Place = Annotated[Path | None, typer.Option(help="The directory; else GROUPELLA_DATA or a cache.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+@data.command()
+def fetch(
+    name: Name,
+    data_dir: Place = None,
+    mirror: Annotated[
+        str | None, typer.Option(help="The address of a directory with the files.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download a data set, unless it is there and sound.
+
+    Example: groupella data fetch mnist --data-dir my-data
+    """
+    from groupella.experiments.data import DataError
+    from groupella.experiments.data import fetch as download
+
+    try:
+        place = download(name, data_dir, mirror, progress=not as_json)
+    except (DataError, ValueError) as error:
+        typer.echo(f"groupella data fetch: {error}", err=True)
+        raise typer.Exit(1) from error
+    typer.echo(json.dumps({"name": name, "directory": str(place)}) if as_json else str(place))
+
+
+@data.command()
+def verify(name: Name, data_dir: Place = None, as_json: AsJson = False) -> None:
+    """Compare every file of a data set with its published checksum.
+
+    Example: groupella data verify cifar10 --data-dir my-data
+    """
+    from groupella.experiments.data import DataError
+    from groupella.experiments.data import verify as check
+
+    try:
+        checks = check(name, data_dir)
+    except (DataError, ValueError) as error:
+        typer.echo(f"groupella data verify: {error}", err=True)
+        raise typer.Exit(1) from error
+    sound = all(c.ok for c in checks)
+    if as_json:
+        files = {c.member: c.problem or None for c in checks}
+        typer.echo(json.dumps({"name": name, "sound": sound, "problems": files}))
+    else:
+        for c in checks:
+            typer.echo(f"{'ok' if c.ok else 'BAD':>4}  {c.member}  {c.problem or ''}")
+    if not sound:
+        raise typer.Exit(1)

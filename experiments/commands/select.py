@@ -1,0 +1,172 @@
+"""``groupella select``: which symmetries does this data set want?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from groupella.cli._arguments import ArgumentError, complete_groups, group_set, seconds
+
+if TYPE_CHECKING:
+    from groupella.experiments._runs import Done
+
+EXAMPLES = """
+Train a network that may use every group in every layer, and say what each layer obeys.
+
+Examples:
+
+  groupella select --groups z2,p4 --data digits:quadrants
+
+  groupella select --groups z2,p4,flips --data mnist:rotated --budget 20m --out runs/rotated
+
+  groupella select --groups my_groups.py:GROUPS --data my_images.npz --json
+
+Ctrl-C saves; the same command goes on from there. A finished run is not run again.
+"""
+INTERRUPTED = 130
+
+
+def _complete_data(incomplete: str) -> list[str]:
+    from groupella.experiments.data import BASES, TRANSFORMS
+
+    names = [*BASES, *(f"{b}:{t}" for b in BASES for t in TRANSFORMS)]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def select(
+    groups: Annotated[
+        str,
+        typer.Option(
+            help="Groups to choose among: names, or my_groups.py:GROUPS. 'none' is always there.",
+            autocompletion=complete_groups,
+        ),
+    ] = "z2,p4",
+    data: Annotated[
+        str,
+        typer.Option(
+            help="A name such as mnist:rotated, an .npz file, or a folder of images.",
+            autocompletion=_complete_data,
+        ),
+    ] = "digits:quadrants",
+    paths: Annotated[
+        str | None,
+        typer.Option(help="Such as F-FC+CONV+GCONV; by default one path for every group."),
+    ] = None,
+    budget: Annotated[str, typer.Option(help="Time for training: 90s, 5m, 1h30m.")] = "5m",
+    out: Annotated[
+        Path | None, typer.Option(help="The run's directory; by default under runs/.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Train this long instead of --budget.")
+    ] = None,
+    alpha: Annotated[int, typer.Option(min=1, help="Channels of the first layer.")] = 4,
+    size: Annotated[int | None, typer.Option(min=1, help="Resize images to this side.")] = None,
+    train_size: Annotated[
+        int | None, typer.Option(min=1, help="Train on a random part of the data.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data sets lie; else GROUPELLA_DATA.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of data, weights and order.")] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")
+    ] = False,
+) -> None:
+    from groupella.experiments._jobs import Job
+    from groupella.experiments._presets import THRESHOLD, TRAINING
+    from groupella.experiments._runs import RunError, load_job, with_budget
+    from groupella.experiments.data import DataError
+
+    place = out or Path("runs") / _name(data, groups, seed)
+    folder = None if data_dir is None else str(data_dir)
+    try:
+        group_set(groups)
+        job = Job(
+            title=f"Which of {groups.replace(',', ', ')} does {data} obey?",
+            data=data,
+            groups=groups,
+            size=size,
+            train_size=train_size,
+            paths=paths,
+            increments=paths is None,
+            alpha=alpha,
+            seed=seed,
+            threshold=THRESHOLD,
+            training=TRAINING,
+        )
+        if epochs is not None:
+            job = replace(job, training={**TRAINING, "epochs": epochs})
+        elif (place / "settings.json").exists():
+            there = load_job(place).training.get("epochs")
+            job = replace(job, training={**TRAINING, "epochs": there})
+        else:
+            limit = seconds(budget)
+            _say(f"measuring how many epochs fit into {budget} …", as_json)
+            job = with_budget(job, limit, folder)
+        done = perform(job, place, folder, as_json)
+    except (ArgumentError, DataError, RunError, FileNotFoundError, ValueError) as error:
+        typer.echo(f"groupella select: {error}", err=True)
+        raise typer.Exit(2) from error
+    if as_json:
+        typer.echo(json.dumps(answer(done)))
+    else:
+        show(done)
+
+
+select.__doc__ = EXAMPLES
+
+
+def perform(job: Any, place: Path, data_dir: str | None, quiet: bool) -> Done:
+    """Run, and turn Ctrl-C into a message and an exit code."""
+    from groupella.experiments._runs import run
+    from groupella.training import Interrupted
+
+    try:
+        return run(job, place, data_dir=data_dir, progress=not quiet)
+    except Interrupted as stop:
+        typer.echo(f"interrupted; saved in {place}. The same command goes on.", err=True)
+        raise typer.Exit(INTERRUPTED) from stop
+
+
+def show(done: Done) -> None:
+    """The table, the sentence, and where the report is."""
+    from rich.console import Console
+
+    from groupella.reporting import sentence
+
+    console = Console()
+    console.print(done.content.selection.table())
+    console.print(f"[bold]{sentence(done.content.selection)}[/bold]", highlight=False)
+    typer.echo(f"report: {done.report}")
+
+
+def answer(done: Done) -> dict[str, Any]:
+    """The answer for machines."""
+    from groupella.reporting import network_verdict
+
+    content = done.content
+    return {
+        "verdict": network_verdict(content.selection),
+        "layers": content.selection.verdicts,
+        "expected": content.expected,
+        "log_evidence": content.selection.log_evidence,
+        "accuracy": content.outcome.accuracy,
+        "nll": content.outcome.nll,
+        "epochs": len(content.history),
+        "directory": str(done.directory),
+        "report": str(done.report),
+    }
+
+
+def _name(data: str, groups: str, seed: int) -> str:
+    text = f"{Path(data).stem if '/' in data else data}-{groups}-{seed}"
+    return "".join(c if c.isalnum() or c in "-+" else "-" for c in text)
+
+
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        typer.echo(text, err=True)

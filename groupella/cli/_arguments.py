@@ -1,0 +1,131 @@
+"""What people type: groups, durations, and objects in their own files."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from groupella.groups import GroupSet, Symmetry
+
+NAMED = (
+    "trivial",
+    "z2",
+    "p2",
+    "p4",
+    "p4m",
+    "flips",
+    "pmm",
+    "cmm",
+    "cm",
+    "c2",
+    "c4",
+    "d2",
+    "d4",
+    "mirror",
+    "diagonal",
+    "line_reflections",
+    "octahedral",
+)
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+class ArgumentError(ValueError):
+    """Something on the command line cannot be understood; the message says what was expected."""
+
+
+def complete_groups(incomplete: str) -> list[str]:
+    """Names of groups that continue a list such as "z2,p"."""
+    head, comma, last = incomplete.rpartition(",")
+    return [f"{head}{comma}{name}" for name in NAMED if name.startswith(last)]
+
+
+def group_set(text: str, free: bool = True) -> GroupSet:
+    """From names, "z2,p4,flips(0)", or from a file, "file.py:NAME".
+
+    NAME is a GroupSet, symmetries, or a function that makes them. With `free` the trivial group is
+    added where it is missing, except to a GroupSet.
+    """
+    from groupella.groups import GroupSet, Symmetry, trivial
+
+    if ".py:" in text:
+        found = from_file(text)
+        if callable(found) and not isinstance(found, Symmetry | GroupSet):
+            found = found()
+        if isinstance(found, GroupSet):
+            return found
+        members = [found] if isinstance(found, Symmetry) else found
+        if not isinstance(members, Iterable):
+            raise ArgumentError(f"{text} is {type(found).__name__}, not a GroupSet or symmetries")
+        chosen = list(members)
+        if not chosen or not all(isinstance(m, Symmetry) for m in chosen):
+            raise ArgumentError(f"{text} must hold symmetries (groupella.groups.Symmetry)")
+    else:
+        chosen = [named_group(name) for name in re.split(r",(?![^(]*\))", text) if name.strip()]
+        if not chosen:
+            raise ArgumentError("name at least one group, such as --groups z2,p4")
+    if free and not any(m.is_trivial for m in chosen):
+        chosen.insert(0, trivial())
+    try:
+        return GroupSet(*chosen)
+    except ValueError as error:
+        raise ArgumentError(f"--groups {text}: {error}") from error
+
+
+def named_group(name: str) -> Symmetry:
+    """A group of the catalogue: "p4", "flips(0)", "none"."""
+    from groupella import groups
+
+    stem, _, inside = name.strip().partition("(")
+    stem = "trivial" if stem == "none" else stem
+    if stem not in NAMED:
+        raise ArgumentError(
+            f"no group {name.strip()!r}; known are none, {', '.join(NAMED[1:])}, or your own: "
+            "my_groups.py:GROUPS"
+        )
+    arguments = [int(a) for a in re.findall(r"-?\d+", inside)]
+    made: Symmetry = getattr(groups, stem)(*arguments)
+    return made
+
+
+def from_file(text: str) -> Any:
+    """The object NAME of "file.py:NAME"."""
+    file, _, name = text.rpartition(":")
+    path = Path(file).expanduser()
+    if not file or not path.is_file():
+        raise ArgumentError(f"there is no file {file!r}; write file.py:NAME")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ArgumentError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ArgumentError(f"{path} fails: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not hasattr(module, name):
+        public = [n for n in vars(module) if not n.startswith("_")]
+        raise ArgumentError(f"{path} has no {name!r}; it has {', '.join(public) or 'nothing'}")
+    return getattr(module, name)
+
+
+def seconds(text: str) -> float:
+    """From "5m", "90s", "1h30m", or a number of seconds."""
+    plain = text.strip().lower().replace(" ", "")
+    try:
+        total = float(plain)
+    except ValueError:
+        match = _DURATION.fullmatch(plain)
+        if match is None or not plain:
+            raise ArgumentError(f"a duration is such as 5m, 90s or 1h30m, got {text!r}") from None
+        hours, minutes, rest = (float(part or 0) for part in match.groups())
+        total = 3600 * hours + 60 * minutes + rest
+    if not 0 < total < float("inf"):
+        raise ArgumentError(f"a duration must be positive, got {text!r}")
+    return total

@@ -1,0 +1,111 @@
+"""``groupella check``: is your own model equivariant?"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from ._arguments import ArgumentError, complete_groups, from_file, group_set
+
+EXAMPLES = """
+Measure how far a model is from invariance or equivariance to some groups.
+
+The file names a module, or a function without arguments that makes one. It must take images
+(batch, channels, *size). Without --out its output should not change at all; with --out CHANNELS it
+is an image again, and should move with the input.
+
+Examples:
+
+  groupella check my_model.py:make --groups p4
+
+  groupella check my_model.py:net --groups z2,p4m --channels 3 --size 32 --tolerance 1e-4
+
+The exit code is 1 when an error is above the tolerance, 2 when the arguments are wrong.
+"""
+
+
+def check(
+    model: Annotated[str, typer.Argument(help="file.py:NAME of a module or of a maker of one.")],
+    groups: Annotated[
+        str,
+        typer.Option(help="Names, or my_groups.py:GROUPS.", autocompletion=complete_groups),
+    ] = "z2,p4",
+    size: Annotated[str, typer.Option(help="Side of the images, or sides such as 32x48.")] = "32",
+    channels: Annotated[int, typer.Option(min=1, help="Channels that go in.")] = 3,
+    out: Annotated[
+        int | None, typer.Option(min=1, help="Channels that come out, if that is an image.")
+    ] = None,
+    pools: Annotated[
+        bool, typer.Option("--pools", help="Allow a shift of the output (stride or pooling).")
+    ] = False,
+    tolerance: Annotated[float, typer.Option(help="Largest relative error allowed.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Of inputs and elements.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the errors as JSON.")] = False,
+) -> None:
+    from groupella.testing import equivariance_error
+
+    try:
+        chosen = group_set(groups, free=False)
+        sides = [int(s) for s in size.split("x")]
+        found = from_file(model)
+        module: Any = _module(found)
+    except (ArgumentError, ValueError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
+    dim = chosen.ambient.dim or 2
+    lattice = tuple(sides if len(sides) > 1 else sides * dim)
+    space_in = chosen.space(lattice, channels, "trivial")
+    space_out = None if out is None else _space_out(module, space_in, out)
+    results = {}
+    for member in chosen:
+        if member.is_trivial:
+            continue
+        try:
+            error = equivariance_error(
+                module, space_in, space_out, member, seed=seed, up_to_translation=pools
+            )
+        except (TypeError, ValueError, RuntimeError) as problem:
+            typer.echo(f"{model} cannot be checked under {member.name}: {problem}", err=True)
+            raise typer.Exit(2) from problem
+        results[member.name] = error
+    right = all(float(e) <= tolerance for e in results.values())
+    if as_json:
+        errors = {
+            name: {"error": float(e), "worst": e.worst.element.name} for name, e in results.items()
+        }
+        typer.echo(json.dumps({"errors": errors, "tolerance": tolerance, "right": right}))
+    else:
+        for name, e in results.items():
+            word = "ok" if float(e) <= tolerance else "NOT"
+            wanted = "invariant" if out is None else "equivariant"
+            typer.echo(f"{word:>4}  {wanted} under {name}: relative error {float(e):.1e}")
+            typer.echo(str(e))
+    if not right:
+        raise typer.Exit(1)
+
+
+check.__doc__ = EXAMPLES
+
+
+def _module(found: Any) -> Any:
+    from torch import nn
+
+    if not callable(found):
+        raise ArgumentError(f"the model is {type(found).__name__}, which cannot be called")
+    if isinstance(found, nn.Module):
+        return found
+    made = found()
+    if not callable(made):
+        raise ArgumentError(f"the maker returned {type(made).__name__}, which cannot be called")
+    return made
+
+
+def _space_out(module: Any, space_in: Any, out: int) -> Any:
+    """The output lattice is what the module makes of the input's."""
+    import torch
+
+    with torch.no_grad():
+        shape = module(torch.zeros(1, *space_in.shape)).shape
+    return space_in.with_channels(out).with_lattice(tuple(shape[2:]))

@@ -1,0 +1,82 @@
+"""``groupella check`` measures a user's own model and answers by its exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from groupella.cli import app
+
+MODELS = """
+import torch
+from torch import nn
+
+def plain():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 2))
+
+class Symmetric(nn.Module):
+    def forward(self, x):
+        return x.square().sum((2, 3))
+
+symmetric = Symmetric()
+
+def same():
+    return nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular")
+
+NUMBER = 3
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("models") / "models.py"
+    file.write_text(MODELS)
+    return file
+
+
+def check(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["check", *arguments, "--channels", "1", "--size", "8"])
+    return result.exit_code, result.output
+
+
+def test_an_invariant_model_passes(models: Path) -> None:
+    code, output = check(f"{models}:symmetric", "--groups", "z2,p4m")
+    assert code == 0
+    assert "ok  invariant under p4m" in output
+
+
+def test_a_plain_network_fails_and_the_worst_element_is_named(models: Path) -> None:
+    code, output = check(f"{models}:plain", "--groups", "p4", "--json")
+    assert code == 1
+    found = json.loads(output)
+    assert not found["right"]
+    assert found["errors"]["p4"]["error"] > 0.01
+    assert found["errors"]["p4"]["worst"]
+
+
+def test_a_circular_convolution_moves_with_shifts_but_not_with_turns(models: Path) -> None:
+    assert check(f"{models}:same", "--groups", "z2", "--out", "2")[0] == 0
+    assert check(f"{models}:same", "--groups", "p4", "--out", "2")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "groups", "message"),
+    [
+        ("NUMBER", "z2", "cannot be called"),
+        ("nothing", "z2", "has no 'nothing'"),
+        ("symmetric", "p5", "no group 'p5'"),
+    ],
+)
+def test_wrong_arguments_exit_with_two(models: Path, model: str, groups: str, message: str) -> None:
+    code, output = check(f"{models}:{model}", "--groups", groups)
+    assert code == 2
+    assert message in output
+
+
+def test_help_shows_examples() -> None:
+    result = CliRunner().invoke(app, ["check", "--help"])
+    assert "groupella check my_model.py:make --groups p4" in result.output

@@ -1,0 +1,81 @@
+"""What people type is understood, or refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from groupella.cli._arguments import (
+    NAMED,
+    ArgumentError,
+    complete_groups,
+    from_file,
+    group_set,
+    named_group,
+    seconds,
+)
+from groupella.groups import flips, p4, trivial, z2
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("5m", 300), ("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("45", 45), ("2M 5s", 125)],
+)
+def test_durations(text: str, wanted: float) -> None:
+    assert seconds(text) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "-3", "0s", "nan", "inf"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentError, match="duration"):
+        seconds(text)
+
+
+def test_names_give_groups_and_the_trivial_one() -> None:
+    groups = group_set("z2, p4,flips(0)")
+    assert list(groups) == [trivial(), z2(), p4(), flips(0)]
+    assert list(group_set("none,z2")) == [trivial(), z2()]
+    assert list(group_set("z2", free=False)) == [z2()]
+
+
+def test_every_name_is_a_group() -> None:
+    for name in NAMED:
+        assert named_group(name).name
+
+
+@pytest.mark.parametrize("text", ["", ",", "p5", "z2,os.system"])
+def test_unknown_names_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentError, match="group"):
+        group_set(text)
+
+
+def test_completion_continues_a_list() -> None:
+    assert complete_groups("z2,p4") == ["z2,p4", "z2,p4m"]
+
+
+def test_groups_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from groupella.groups import GroupSet, Symmetry, p4, z2\n"
+        "ONE = z2()\n"
+        "SET = GroupSet(z2(), p4())\n"
+        "def make():\n    return [Symmetry.from_generators('swap', (4,), [[1, 0, 2, 3]])]\n"
+        "WRONG = 3\n"
+    )
+    assert [g.name for g in group_set(f"{file}:ONE")] == ["trivial", "z2"]
+    assert [g.name for g in group_set(f"{file}:SET")] == ["z2", "p4"]
+    assert [g.name for g in group_set(f"{file}:make")] == ["trivial", "swap"]
+    with pytest.raises(ArgumentError, match="not a GroupSet"):
+        group_set(f"{file}:WRONG")
+    with pytest.raises(ArgumentError, match=r"has no 'OTHER'; it has .*ONE"):
+        group_set(f"{file}:OTHER")
+
+
+def test_a_file_that_fails_or_is_not_there_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    with pytest.raises(ArgumentError, match=r"broken\.py fails: ZeroDivisionError"):
+        from_file(f"{broken}:X")
+    with pytest.raises(ArgumentError, match="there is no file"):
+        from_file("nowhere.py:X")

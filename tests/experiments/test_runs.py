@@ -1,0 +1,155 @@
+"""Runs write their directory, are not repeated, and go on after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from groupella.cli import app
+from groupella.experiments._jobs import Job, halving
+from groupella.experiments._runs import RunError, load, run, with_budget
+from groupella.training import EpochRecord, Interrupted
+
+TINY = Job(
+    title="tiny",
+    data="digits",
+    groups="z2",
+    train_size=60,
+    alpha=1,
+    hidden=4,
+    blocks=((1, 2), (2, 2)),
+    training={
+        "epochs": 4,
+        "burn_in": 1,
+        "curvature_subset": 20,
+        "curvature_samples": 1,
+        "batch_size": 20,
+    },
+)
+FILES = {"settings.json", "history.json", "last.safetensors", "selection.json", "report.json"}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("runs") / "one"
+    run(TINY, place, progress=False)
+    return place
+
+
+def test_the_directory_holds_everything(directory: Path) -> None:
+    there = {p.name for p in directory.iterdir()}
+    assert FILES | {"report.html", "figures"} <= there
+    settings = json.loads((directory / "settings.json").read_text())
+    assert settings["seed"] == 0
+    assert {"groupella", "torch", "numpy", "python"} <= set(settings["versions"])
+    assert len(json.loads((directory / "history.json").read_text())) == 4
+
+
+def test_a_finished_run_is_not_run_again(directory: Path) -> None:
+    again = run(TINY, directory, progress=False)
+    assert again.fit is None
+    assert again.job == TINY
+    assert again.content.selection == load(directory).content.selection
+
+
+def test_another_job_is_refused(directory: Path) -> None:
+    with pytest.raises(RunError, match=r"holds another run: alpha=1 there, 2 here"):
+        run(replace(TINY, alpha=2), directory, progress=False)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_answer(directory: Path, tmp_path: Path) -> None:
+    def stop(record: EpochRecord) -> None:
+        if record.epoch == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        run(TINY, tmp_path, progress=False, on_epoch=stop)
+    with pytest.raises(RunError, match="not finished"):
+        load(tmp_path)
+    done = run(TINY, tmp_path, progress=False)
+    assert done.fit is not None
+    assert done.content.selection == load(directory).content.selection
+
+
+def test_what_is_not_a_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not a run"):
+        load(tmp_path)
+    (tmp_path / "settings.json").write_text("{")
+    with pytest.raises(RunError, match="is not the settings of a run"):
+        load(tmp_path)
+
+
+def test_a_budget_becomes_epochs() -> None:
+    few = with_budget(TINY, 0.001).training["epochs"]
+    assert few == 3
+    assert with_budget(TINY, 60).training["epochs"] > 10
+
+
+def test_the_lattice_is_halved_while_it_can_be() -> None:
+    assert halving((16, 16)) == ((1, 2), (2, 2), (4, 2))
+    assert halving((32, 32)) == ((1, 2), (2, 2), (4, 2), (4, 2))
+    assert halving((7, 7)) == ((1, 1), (2, 1), (4, 1))
+
+
+def test_inspect_shows_a_run(directory: Path) -> None:
+    result = CliRunner().invoke(app, ["inspect", str(directory), "--redraw"])
+    assert result.exit_code == 0, result.output
+    assert "equivariance" in result.output
+    assert "report.html" in result.output.replace("\n", "")
+    found = CliRunner().invoke(app, ["inspect", str(directory), "--json"])
+    assert json.loads(found.output)["layers"].keys() == {"layers.0", "layers.1"}
+
+
+def test_inspect_refuses_what_is_no_run(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["inspect", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not a run" in result.output
+
+
+def test_select_answers_in_json_and_does_not_repeat(tmp_path: Path) -> None:
+    arguments = ["select", "--groups", "z2", "--data", "digits", "--train-size", "60", "--alpha"]
+    arguments += ["1", "--epochs", "3", "--out", str(tmp_path / "run"), "--json"]
+    first = CliRunner().invoke(app, arguments)
+    assert first.exit_code == 0, first.output
+    found = json.loads(first.output)
+    assert found["verdict"] in ("z2", "none")
+    assert found["epochs"] == 3
+    assert Path(found["report"]).exists()
+    written = Path(found["report"]).stat().st_mtime_ns
+    assert json.loads(CliRunner().invoke(app, arguments).output) == found
+    assert Path(found["report"]).stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--groups", "p5"], "no group 'p5'"),
+        (["--budget", "soon"], "duration"),
+        (["--data", "nothing-there"], "nothing-there"),
+    ],
+)
+def test_select_refuses_with_a_reason(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["select", *arguments, "--out", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_demo_compares_verdicts_with_the_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import groupella.experiments._presets as presets
+
+    jobs = [replace(TINY, title=o, motion="z2", obeys=o, seed=3) for o in ("z2", "trivial")]
+    monkeypatch.setattr(presets, "demo_jobs", lambda seed: jobs)
+    result = CliRunner().invoke(app, ["demo", "--json", "--out", str(tmp_path)])
+    found = json.loads(result.output)
+    assert set(found["verdicts"]) == {"z2", "trivial"}
+    assert found["right"] is False
+    assert result.exit_code == 1
+    assert (tmp_path / "report.html").exists()
