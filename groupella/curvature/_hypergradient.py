@@ -96,21 +96,32 @@ def hypergradient(
 def _second_pass(
     collector: Collector, inputs: Inputs, cotangents: Cotangents, wrt: list[nn.Parameter]
 ) -> list[Tensor]:
-    """Σ ⟨∂objective/∂F, ∂F/∂wrt⟩, one column at a time."""
+    """Σ ⟨∂objective/∂F, ∂F/∂wrt⟩, one column at a time.
+
+    The columns depend on the network's outputs: that part of the gradient is gathered at a copy of
+    the root, and goes through the network once, together with that of the input grams.
+    """
     total = [torch.zeros_like(p) for p in wrt]
-
-    def add(scalar: Tensor) -> None:
-        for sum_, gradient in zip(total, _gradients(scalar, wrt, retain=True), strict=True):
-            sum_ += gradient
-
     with undisturbed(collector.network, collector.plan.keep):
         for x in inputs:
             f, root, tape = collector.forward(x)
-            add(_inner([(cotangents[n][0], t.input_gram) for n, t in tape.factors.items()]))
+            copy = root.detach().requires_grad_()
+            of_root = torch.zeros_like(copy)
             for r in range(root.shape[2]):
-                tape.backward(f, root[:, :, r], last=False)
-                add(_inner([(cotangents[n][1], g) for n, g in tape.take_outputs().items()]))
+                tape.backward(f, copy[:, :, r], last=False)
+                outputs = tape.take_outputs()
+                part = _inner([(cotangents[n][1], g) for n, g in outputs.items()])
+                *gradients, slope = _gradients(part, [*wrt, copy], retain=True)
+                of_root += slope
+                _accumulate(total, gradients)
+            pairs = [(cotangents[n][0], t.input_gram) for n, t in tape.factors.items()]
+            _accumulate(total, _gradients(_inner([*pairs, (of_root, root)]), wrt))
     return total
+
+
+def _accumulate(total: list[Tensor], gradients: list[Tensor]) -> None:
+    for sum_, gradient in zip(total, gradients, strict=True):
+        sum_ += gradient
 
 
 def _inner(pairs: list[tuple[Tensor, Tensor]]) -> Tensor:

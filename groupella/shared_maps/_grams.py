@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 
+class _Gram(torch.autograd.Function):
+    """zᵀz with the gradient z (D + Dᵀ): one product where autograd would take two and a sum."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor) -> Tensor:
+        ctx.save_for_backward(z)
+        return z.mT @ z
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> Tensor:
+        (z,) = ctx.saved_tensors
+        product: Tensor = z @ (d + d.mT)
+        return product
+
+
+def gram(z: Tensor) -> Tensor:
+    """zᵀz of (…, rows, D)."""
+    product: Tensor = _Gram.apply(z)  # type: ignore[no-untyped-call]
+    return product
+
+
 def row_gram(rows: Tensor) -> Tensor:
     """Σ_r z_r z_rᵀ of rows (…, D): (D, D)."""
-    z = rows.reshape(-1, rows.shape[-1])
-    return z.mT @ z
+    return gram(rows.reshape(-1, rows.shape[-1]))
 
 
 def block_gram(rows: Tensor) -> Tensor:
@@ -17,8 +39,7 @@ def block_gram(rows: Tensor) -> Tensor:
     n, b, s, d = rows.shape
     if b == 1:
         return row_gram(rows).unsqueeze(0)
-    z = rows.transpose(0, 1).reshape(b, n * s, d)
-    return z.mT @ z
+    return gram(rows.transpose(0, 1).reshape(b, n * s, d))
 
 
 def is_channels_last(x: Tensor) -> bool:
@@ -34,5 +55,4 @@ def channel_gram(x: Tensor, blocks: int = 1) -> Tensor:
     z = x.reshape(n, blocks, channels // blocks, -1)
     if z.shape[-1] == 1:
         return block_gram(z.mT)
-    products = torch.matmul(z, z.mT)
-    return products.sum(0)
+    return gram(z.mT).sum(0)
