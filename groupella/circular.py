@@ -10,8 +10,9 @@ the adjoint of a convolution is a convolution, so here
     ∂x = circular_conv(∂y, w flipped, channels exchanged),
     ∂w = plain correlation of pad(x) with ∂y,
 
-and on the CPU the padded copy is laid out channels-last, which oneDNN prefers. Both gradients are
-differentiable again, and the function works under `torch.func` (vmap, jvp, jacrev).
+which are differentiable again and work under `torch.func` (vmap, jvp, jacrev). Where no higher
+derivative is asked for, both come from one backward convolution of the padded input, the margins
+of ∂x folded in place. On the CPU the padded copy is laid out channels-last, as oneDNN prefers.
 """
 
 from __future__ import annotations
@@ -84,18 +85,32 @@ class _CircularConv(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, groups: int) -> Tensor:
-        return _CONV[x.dim() - 2](circular_pad(x, _margin(weight)), weight, groups=groups)
+    def forward(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+        padded = circular_pad(x, _margin(weight))
+        return _CONV[x.dim() - 2](padded, weight, groups=groups), padded
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, int], output: Tensor) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, Tensor, int], output: tuple[Tensor, Tensor]
+    ) -> None:
         x, weight, ctx.groups = inputs
-        ctx.save_for_backward(x, weight)
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, weight, output[1])
         ctx.save_for_forward(x, weight)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        x, weight = ctx.saved_tensors
+    def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, Tensor | None, None]:
+        if g is None:
+            return None, None, None
+        x, weight, padded = ctx.saved_tensors
+        margin = _margin(weight)
+        if not torch.is_grad_enabled() and all(
+            m <= s for m, s in zip(margin, x.shape[2:], strict=True)
+        ):
+            wanted = ctx.needs_input_grad[:2]
+            gx, gw = _plain_backward(g, padded, weight, ctx.groups, *wanted)
+            return None if gx is None else _fold(gx, margin), gw, None
         gx = gw = None
         if _wanted(ctx, 0):
             gx = _apply(g, _adjoint(weight, ctx.groups), ctx.groups)
@@ -104,14 +119,14 @@ class _CircularConv(torch.autograd.Function):
         return gx, gw, None
 
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, _: None) -> Tensor:
-        x, weight = ctx.saved_tensors
+    def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, _: None) -> tuple[Tensor, None]:
+        x, weight = ctx.saved_tensors[:2]
         terms = []
         if dx is not None:
             terms.append(_apply(dx, weight, ctx.groups))
         if dw is not None:
             terms.append(_apply(x, dw, ctx.groups))
-        return sum(terms[1:], terms[0])
+        return sum(terms[1:], terms[0]), None
 
 
 class _WeightGradient(torch.autograd.Function):
@@ -121,14 +136,10 @@ class _WeightGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, g: Tensor, kernel: _Kernel, groups: int) -> Tensor:
-        d = x.dim() - 2
-        ones, zeros = [1] * d, [0] * d
         weight = g.new_empty(1).expand(kernel.shape)
-        padded = circular_pad(x, _margin(weight))
-        gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten.convolution_backward(
-            g, padded, weight, None, ones, zeros, ones, False, zeros, groups, (False, True, False)
-        )
-        return gradients[1]
+        gw = _plain_backward(g, circular_pad(x, _margin(weight)), weight, groups, False, True)[1]
+        assert gw is not None
+        return gw
 
     @staticmethod
     def setup_context(
@@ -174,8 +185,33 @@ def _wanted(ctx: Any, index: int) -> bool:
         return True
 
 
+def _plain_backward(
+    g: Tensor, padded: Tensor, weight: Tensor, groups: int, for_input: bool, for_weight: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of a convolution without padding."""
+    d = padded.dim() - 2
+    ones, zeros = [1] * d, [0] * d
+    wanted = (for_input, for_weight, False)
+    gx, gw, _ = torch.ops.aten.convolution_backward(
+        g, padded, weight, None, ones, zeros, ones, False, zeros, groups, wanted
+    )
+    return gx, gw
+
+
+def _fold(g: Tensor, margin: tuple[int, ...]) -> Tensor:
+    """The adjoint of `circular_pad`, in place: what fell on a margin belongs to the other side."""
+    for axis, m in enumerate(margin, start=2):
+        size = g.shape[axis] - 2 * m
+        if m:
+            g.narrow(axis, m, m).add_(g.narrow(axis, size + m, m))
+            g.narrow(axis, size, m).add_(g.narrow(axis, 0, m))
+        g = g.narrow(axis, m, size)
+    return g
+
+
 def _apply(x: Tensor, weight: Tensor, groups: int) -> Tensor:
-    y: Tensor = _CircularConv.apply(x, weight, groups)  # type: ignore[no-untyped-call]
+    y: Tensor
+    y, _ = _CircularConv.apply(x, weight, groups)  # type: ignore[no-untyped-call]
     return y
 
 

@@ -109,7 +109,7 @@ class _Take(torch.autograd.Function):
     def forward(x: Tensor, index: Tensor) -> Tensor:
         n, c = x.shape[:2]
         last = x.movedim(1, -1)
-        if last.is_contiguous():
+        if last.stride(-1) == 1:
             rows = last.reshape(-1, c).index_select(0, _rows(index, last.shape[1:-1].numel()))
             return rows.view(n, -1, c).movedim(-1, 1)
         return x.flatten(2).gather(2, index.unsqueeze(1).expand(-1, c, -1))
@@ -142,7 +142,7 @@ class _Put(torch.autograd.Function):
     def forward(g: Tensor, index: Tensor, sites: int) -> Tensor:
         n, c = g.shape[:2]
         last = g.movedim(1, -1)
-        if last.is_contiguous():
+        if last.stride(-1) == 1:
             rows = g.new_zeros(n * sites, c)
             rows = rows.index_copy(0, _rows(index, sites), last.reshape(-1, c))
             return rows.view(n, sites, c).movedim(-1, 1)
