@@ -7,10 +7,17 @@ from collections.abc import Iterator
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import hypothesis
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+# Time limits of single examples depend on what else the machine does; CI repeats its examples.
+hypothesis.settings.register_profile(
+    "groupella", deadline=None, derandomize="CI" in os.environ, print_blob=True
+)
+hypothesis.settings.load_profile("groupella")
 
 
 @pytest.fixture(autouse=True)
