@@ -181,7 +181,7 @@ class Evidence:
         variance = math.exp(2 * float(self.likelihood.log_noise.detach()))
         return squares / variance - outputs + float(self.effective_parameters().sum())
 
-    def step(self, method: Method = "fixed_point", steps: int = 1, lr: float = 0.1) -> None:
+    def step(self, method: Method = "fixed_point", steps: int = 10, lr: float = 0.1) -> None:
         """Raise the evidence in precisions (and noise) from the cache, without touching the data.
 
         "fixed_point" is MacKay's δ ← γ/‖w‖², repeated `steps` times; "adam" makes `steps` of Adam
@@ -203,7 +203,7 @@ class Evidence:
         self,
         data: tuple[Tensor, Tensor] | Batches,
         method: Method = "fixed_point",
-        steps: int = 1,
+        steps: int = 10,
         lr: float = 0.1,
         *,
         subset: int | None = None,

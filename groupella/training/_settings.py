@@ -46,7 +46,7 @@ class Settings:
     method: Method = "fixed_point"
     burn_in: int = 3
     update_every: int = 1
-    hyper_steps: int = 5
+    hyper_steps: int = 10
     hyper_lr: float = 0.1
     hyper_schedule: Schedule = "cosine"
     prune_from: float | None = 0.5
