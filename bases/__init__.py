@@ -12,3 +12,4 @@ from ._equivariant import equivariant_basis as equivariant_basis
 from ._equivariant import kernel_basis as kernel_basis
 from ._increments import Increments as Increments
 from ._increments import increments as increments
+from ._orbits import Orbits as Orbits

@@ -55,6 +55,10 @@ class Basis:
     def __len__(self) -> int:
         return self.dim
 
+    def __deepcopy__(self, memo: object) -> Basis:
+        """Itself: nothing in it can change, and copies of a network should share it."""
+        return self
+
     @property
     def size(self) -> int:
         """Number of entries of one map."""

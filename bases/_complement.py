@@ -15,28 +15,22 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from ._arrays import FloatArray, IntArray
-from ._basis import Basis
-from ._subspaces import cross
+from ._subspaces import Rows
 
 _RANK_TOLERANCE = 1e-8
 _NOISE = 1e-14
 
 
-def complement(space: Basis, smaller: Sequence[Basis], orthogonal: bool) -> Basis:
-    """An orthonormal basis of `space` minus the sum of `smaller`, which lie in it."""
-    parts = [cross(part, space) for part in smaller if part.dim]
-    if not parts:
-        return space
-    if any(isinstance(part, np.ndarray) for part in parts):
-        stacked = np.concatenate(
-            [part.toarray() if isinstance(part, sp.csr_array) else part for part in parts]
-        )
-        ((_, rows),) = _kernels(stacked[None], orthogonal)
-        return type(space)(space.shape, np.asarray((space.matrix.T @ rows[0].T).T), "increment")
-    kernel = _sparse_kernel(sp.csr_array(sp.vstack(parts)), orthogonal)
-    left = sp.csr_array(kernel @ space.matrix)
-    _drop(left)
-    return type(space)(space.shape, left, "increment")
+def complement(smaller: Sequence[Rows], orthogonal: bool) -> Rows:
+    """Orthonormal rows that span what is orthogonal to all rows given.
+
+    `orthogonal` says that the rows given are orthonormal, all together.
+    """
+    if any(isinstance(rows, np.ndarray) for rows in smaller):
+        dense = [rows if isinstance(rows, np.ndarray) else rows.toarray() for rows in smaller]
+        ((_, kernel),) = _kernels(np.concatenate(dense)[None], orthogonal)
+        return np.ascontiguousarray(kernel[0])
+    return _sparse_kernel(sp.csr_array(sp.vstack(smaller)), orthogonal)
 
 
 def _kernels(stack: FloatArray, orthogonal: bool) -> Iterator[tuple[IntArray, FloatArray]]:

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from itertools import combinations
+
+import numpy as np
+import scipy.sparse as sp
 
 from ._basis import Basis
 from ._complement import complement
-from ._subspaces import cross, intersection, is_inside, squared_norm
+from ._subspaces import Rows, cross, intersection, lies_inside, squared_norm
 
 _OVERLAP = 1e-8
 
@@ -64,37 +67,85 @@ class Increments:
 def increments(bases: Mapping[str, Basis]) -> Increments:
     """Close a family of subspaces under intersection and make it orthogonal."""
     _check(bases)
-    same, family = _closed(bases)
-    below = {
-        name: [
-            other for other in family if other != name and is_inside(family[other], family[name])
-        ]
-        for name in family
-    }
-    parts: dict[str, Basis] = {}
-    overlaps: set[tuple[str, str]] = set()
-    for name in sorted(family, key=lambda name: family[name].dim):
+    family, stands_for = _closed(bases)
+    names = family.names
+    below = {name: [n for n in names if n != name and family.inside(n, name)] for name in names}
+    parts: dict[str, Rows | None] = {}
+    overlaps: list[tuple[str, str]] = []
+    for name in sorted(names, key=family.dim):
         smaller = [other for other in below[name] if other in parts]
         clean = not any(a in smaller and b in smaller for a, b in overlaps)
-        part = complement(family[name], [parts[other] for other in smaller], orthogonal=clean)
-        if not part.dim:
+        rows = [_times(parts[other], family.gram(other, name)) for other in smaller]
+        part = complement(rows, orthogonal=clean) if rows else None
+        if not (family.dim(name) if part is None else part.shape[0]):
             continue
-        for other, basis in parts.items():
-            if other not in smaller and squared_norm(cross(part, basis)) > _OVERLAP:
-                overlaps.add((other, name))
+        for other in parts:
+            if other not in smaller and _overlap(family, (other, parts[other]), (name, part)):
+                overlaps.append((other, name))
         parts[name] = part
-    order = [name for name in family if name in parts]
+    order = [name for name in names if name in parts]
     inside = {
         member: tuple(part for part in order if part == name or part in below[name])
-        for member, name in same.items()
+        for member, name in stands_for.items()
     }
-    place = {name: index for index, name in enumerate(order)}
-    pairs = sorted(tuple(sorted(pair, key=place.__getitem__)) for pair in overlaps)
-    return Increments(
-        MappingProxyType({name: parts[name] for name in order}),
-        MappingProxyType(inside),
-        tuple((a, b) for a, b in sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))),
-    )
+    found = {name: _expanded(family.bases[name], parts[name]) for name in order}
+    pairs = tuple(p for p in combinations(order, 2) if p in overlaps or p[::-1] in overlaps)
+    return Increments(found, inside, pairs)
+
+
+class _Family:
+    """Subspaces by name, with the products A Bᵀ of their bases, each computed once."""
+
+    def __init__(self, bases: Mapping[str, Basis]) -> None:
+        self.bases = dict(bases)
+        self._grams: dict[tuple[str, str], Rows] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.bases)
+
+    def dim(self, name: str) -> int:
+        return self.bases[name].dim
+
+    def gram(self, first: str, second: str) -> Rows:
+        if (second, first) in self._grams:
+            gram = self._grams[second, first].T
+            return gram if isinstance(gram, np.ndarray) else gram.tocsr()
+        if (first, second) not in self._grams:
+            self._grams[first, second] = cross(self.bases[first], self.bases[second])
+        return self._grams[first, second]
+
+    def inside(self, first: str, second: str) -> bool:
+        if self.dim(first) > self.dim(second):
+            return False
+        return lies_inside(self.dim(first), self.gram(first, second))
+
+
+def _times(left: Rows | None, right: Rows) -> Rows:
+    """left · right, where None is the identity."""
+    return right if left is None else left @ right
+
+
+def _overlap(
+    family: _Family, first: tuple[str, Rows | None], second: tuple[str, Rows | None]
+) -> bool:
+    between = _times(first[1], family.gram(first[0], second[0]))
+    if second[1] is not None:
+        between = between @ second[1].T
+    return squared_norm(between) > _OVERLAP
+
+
+def _expanded(space: Basis, part: Rows | None) -> Basis:
+    """A part, given in the coordinates of its space, as a basis of maps."""
+    if part is None:
+        return space
+    rows: Rows
+    if isinstance(part, np.ndarray) or isinstance(space.form, np.ndarray):
+        dense = part if isinstance(part, np.ndarray) else part.toarray()
+        rows = space.expand(dense).reshape(len(dense), space.size)
+    else:
+        rows = sp.csr_array(part @ space.matrix)
+    return type(space)(space.shape, rows, "increment")
 
 
 def _check(bases: Mapping[str, Basis]) -> None:
@@ -105,36 +156,44 @@ def _check(bases: Mapping[str, Basis]) -> None:
         raise ValueError(f"all bases must be of maps of one shape, got {shapes}")
 
 
-def _closed(bases: Mapping[str, Basis]) -> tuple[dict[str, str], dict[str, Basis]]:
-    """Which name stands for every member, and the distinct subspaces closed under intersection."""
-    same: dict[str, str] = {}
-    for name, basis in bases.items():
-        equal = [n for n in bases if bases[n].dim == basis.dim and is_inside(basis, bases[n])]
-        same[name] = max(equal, key=lambda n: bases[n].strictness)
-    family = {name: bases[name] for name in bases if same[name] == name}
-    made_of = {name: frozenset([name]) for name in family}
-    tried: set[frozenset[str]] = set()
-    queue = list(family)
+def _closed(bases: Mapping[str, Basis]) -> tuple[_Family, dict[str, str]]:
+    """The distinct subspaces closed under intersection, and which of them every member is."""
+    given = _Family(bases)
+    stands_for: dict[str, str] = {}
+    for name in bases:
+        equal = [n for n in bases if given.dim(n) == given.dim(name) and given.inside(name, n)]
+        stands_for[name] = max(equal, key=lambda n: bases[n].strictness)
+    family = given
+    for name, same in stands_for.items():
+        if name != same:
+            del family.bases[name]
+    made_of = {name: frozenset([name]) for name in family.names}
+    tried = set(made_of.values())
+    queue = list(family.names)
     while queue:
         one = queue.pop(0)
-        for other in list(family):
+        for other in family.names:
             together = made_of[one] | made_of[other]
-            if together in tried or together in made_of.values():
+            if together in tried:
                 continue
             tried.add(together)
-            if is_inside(family[one], family[other]) or is_inside(family[other], family[one]):
+            if family.inside(one, other) or family.inside(other, one):
                 continue
-            common = intersection(family[one], family[other])
-            if not common.dim or any(
-                common.dim == basis.dim and is_inside(common, basis) for basis in family.values()
-            ):
-                continue
+            common = intersection(family.bases[one], family.bases[other])
             name = "&".join(member for member in bases if member in together)
+            if not common.dim or _is_known(common, family):
+                continue
             if name in bases:
                 raise ValueError(
                     f"the basis named {name!r} is not the intersection of those members"
                 )
-            family[name], made_of[name] = common, together
-            same[name] = name
+            family.bases[name], made_of[name], stands_for[name] = common, together, name
             queue.append(name)
-    return same, family
+    return family, stands_for
+
+
+def _is_known(space: Basis, family: _Family) -> bool:
+    return any(
+        space.dim == basis.dim and lies_inside(space.dim, cross(space, basis))
+        for basis in family.bases.values()
+    )

@@ -228,15 +228,14 @@ def _transposed(orbits: Orbits, shape: tuple[int, int]) -> Orbits:
 def orbit_matrix(orbits: Orbits, size: int) -> sp.csr_array:
     """Orthonormal rows, one for every orbit, by a counting sort of the labels."""
     indptr = np.arange(size + 1, dtype=np.int64 if size >= 1 << 31 else np.int32)
-    labels, signs = orbits.labels, orbits.signs
-    if signs is None:
-        columns = sp.csc_array((np.ones(size, np.int8), labels, indptr), (orbits.count, size))
-    else:
-        alive = labels >= 0
+    labels = orbits.labels
+    signs = np.ones(size, np.int8) if orbits.signs is None else orbits.signs
+    alive = labels >= 0
+    if not alive.all():
         indptr[1:] = np.cumsum(alive)
-        columns = sp.csc_array((signs[alive], labels[alive], indptr), (orbits.count, size))
-    rows = columns.tocsr()
+        labels, signs = labels[alive], signs[alive]
+    rows = sp.csc_array((signs, labels, indptr), (orbits.count, size)).tocsr()
     lengths = np.diff(rows.indptr)
     norms = np.repeat(1 / np.sqrt(lengths), lengths)
-    data = norms if signs is None else norms * rows.data
+    data = norms if orbits.signs is None else norms * rows.data
     return sp.csr_array((data, rows.indices, rows.indptr), rows.shape)

@@ -18,13 +18,15 @@ from ._arrays import FloatArray
 from ._basis import Basis, Form
 from ._orbits import Orbits, components
 
-Cross: TypeAlias = "FloatArray | sp.csr_array"
+Rows: TypeAlias = "FloatArray | sp.csr_array"
 
 _TOLERANCE = 1e-8
 
 
-def cross(first: Basis, second: Basis) -> Cross:
+def cross(first: Basis, second: Basis) -> Rows:
     """A Bᵀ, dense where one of them is."""
+    if isinstance(first.form, Orbits) and isinstance(second.form, Orbits):
+        return _orbit_cross(first.form, second.form)
     if isinstance(first.form, np.ndarray):
         if isinstance(second.form, np.ndarray):
             return np.asarray(first.form @ second.form.T)
@@ -34,16 +36,31 @@ def cross(first: Basis, second: Basis) -> Cross:
     return sp.csr_array(first.matrix @ second.matrix.T)
 
 
-def squared_norm(matrix: Cross) -> float:
+def _orbit_cross(first: Orbits, second: Orbits) -> sp.csr_array:
+    """Entries shared by every two orbits, counted with their signs."""
+    alive = (first.labels >= 0) & (second.labels >= 0)
+    signs = np.ones(len(alive)) if first.signs is None else first.signs.astype(np.float64)
+    if second.signs is not None:
+        signs = signs * second.signs
+    places = first.labels[alive], second.labels[alive]
+    shape = (first.count, second.count)
+    shared = sp.coo_array((signs[alive], places), shape=shape).tocsr()
+    shared.eliminate_zeros()
+    left, right = (
+        sp.diags_array(1 / np.sqrt(np.bincount(o.labels[o.labels >= 0], minlength=o.count)))
+        for o in (first, second)
+    )
+    return sp.csr_array(left @ shared @ right)
+
+
+def squared_norm(matrix: Rows) -> float:
     data = matrix.data if isinstance(matrix, sp.csr_array) else matrix
     return float(np.square(data).sum())
 
 
-def is_inside(first: Basis, second: Basis) -> bool:
-    """Whether span(first) ⊆ span(second)."""
-    if first.dim > second.dim:
-        return False
-    return abs(squared_norm(cross(first, second)) - first.dim) < _TOLERANCE * max(1, first.dim)
+def lies_inside(dimension: int, gram: Rows) -> bool:
+    """Whether the rows' space, of that dimension, lies in the columns' space."""
+    return abs(squared_norm(gram) - dimension) < _TOLERANCE * max(1, dimension)
 
 
 def intersection(first: Basis, second: Basis) -> Basis:

@@ -92,6 +92,8 @@ def test_the_plane_rotations_of_order_three() -> None:
     np.testing.assert_allclose(basis.project(expected), expected, rtol=0, atol=1e-12)
     on_sites = groups.space((3,), 1)
     assert equivariant_basis(on_sites, on_sites, symmetry).dim == 12
+    pooled = equivariant_basis(on_sites, on_fibre, symmetry)
+    assert pooled.dim == character_dimension(on_sites, on_fibre, symmetry) == 4
 
 
 def test_orthogonal_matrices_of_the_sites() -> None:

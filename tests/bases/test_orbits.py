@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groupella.bases._arrays import SignedPermutation, signed_permutation, tensor_signed
-from groupella.bases._orbits import Orbits, pair_orbits
+from groupella.bases._orbits import Orbits, orbit_matrix, pair_orbits
 
 
 def brute_force(rows, columns, shape) -> tuple[np.ndarray, int]:
@@ -141,6 +141,16 @@ def test_signed_permutation_reads_exact_and_noisy_matrices() -> None:
     assert sign.tolist() == [1, -1]
     assert signed_permutation(np.array([[0.6, -0.8], [0.8, 0.6]])) is None
     assert signed_permutation(np.ones((2, 2))) is None
+
+
+def test_rows_of_orbits_that_leave_entries_out() -> None:
+    """Labels −1 are zeros, with signs or without."""
+    labels = np.array([0, -1, 0, 1], dtype=np.int32)
+    expected = np.array([[0.5**0.5, 0, 0.5**0.5, 0], [0, 0, 0, 1.0]])
+    np.testing.assert_allclose(orbit_matrix(Orbits(labels, None, 2), 4).toarray(), expected)
+    signs = np.array([1, 1, -1, 1], dtype=np.int8)
+    expected[0, 2] *= -1
+    np.testing.assert_allclose(orbit_matrix(Orbits(labels, signs, 2), 4).toarray(), expected)
 
 
 def test_needs_as_many_row_as_column_generators() -> None:

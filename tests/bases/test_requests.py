@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
-from groupella.bases import Basis, KernelBasis, equivariant_basis, kernel_basis
+from groupella.bases import Basis, KernelBasis, equivariant_basis, increments, kernel_basis
 from groupella.groups import (
     GroupSet,
     Symmetry,
@@ -57,6 +60,17 @@ def test_gather_expands_like_the_matrix() -> None:
             np.testing.assert_allclose(basis.coefficients(basis.expand(u)), u, atol=1e-13)
     dense = kernel_basis(plain, plain, p4m(), 1, "reynolds")
     assert dense.gather is None
+
+
+def test_copies_share_a_basis_and_pickles_keep_it() -> None:
+    space = GroupSet(p4m()).space((4, 4), 1)
+    basis = kernel_basis(space, space, p4m(), 3)
+    assert copy.deepcopy(basis) is basis
+    parts = increments({"p4m": basis, "p4": kernel_basis(space, space, p4(), 3)})
+    again = pickle.loads(pickle.dumps(parts))
+    assert again.members == parts.members
+    for name in parts.names:
+        np.testing.assert_array_equal(again[name].tensor, parts[name].tensor)
 
 
 def test_shapes_are_checked() -> None:
