@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,7 @@ class ResidualPathway(nn.Module):
         channel (and fibre component), GCONV one per channel and stage. Those of FC and F-FC are
         not invariant; they belong to the path and go with it
     free: the path of the trivial member, "F-FC", "FC", "S-FC" or "F-FC/group"
+    norm: by which a phase is chosen at stride 2, see `groupella.pooling.PolyphasePool`
 
     `paths` holds the modules by name, `subspaces` the members whose subspace contains each path,
     `overlapping` the pairs of paths that increments could not make orthogonal.
@@ -85,6 +86,8 @@ class ResidualPathway(nn.Module):
     ) -> None:
         super().__init__()
         inner = _checked(space_in, space_out, groups, stride)
+        if init not in get_args(Init):
+            raise ValueError(f"ResidualPathway: init is 'earn' or 'balanced', got {init!r}")
         self.space_in, self.space_out, self.groups = space_in, space_out, groups
         self.stride, self.init = stride, init
         self.pool = PolyphasePool(inner, norm) if stride == 2 else None

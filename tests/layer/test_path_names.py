@@ -135,6 +135,8 @@ def test_spaces_that_do_not_fit() -> None:
         ResidualPathway(SPACE, SPACE, GROUPS, stride=2)
     with pytest.raises(ValueError, match="stride is 1 or 2"):
         ResidualPathway(SPACE, SPACE, GROUPS, stride=3)
+    with pytest.raises(ValueError, match="init is 'earn' or 'balanced'"):
+        layer("CONV", init="kaiming")
     odd = GROUPS.space((5, 5), 2)
     with pytest.raises(ValueError, match="must be even"):
         ResidualPathway(odd, odd, GROUPS, stride=2)
