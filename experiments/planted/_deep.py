@@ -3,6 +3,10 @@
 Planted groups do not get stricter with depth: after a layer without a symmetry, that of a later one
 is a choice of gauge. A layer counts when it is identifiable: when the teacher, forced to the next
 stricter group in that layer and trained on from there, gets worse on held-out data.
+
+A student starts at random, and then has to find the teacher's function as well as its symmetries.
+Started from the teacher's weights in the planted paths (`start="teacher"`, all other paths small
+and random as ever), it has only to choose: what is wrong then is not the fault of optimisation.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ import copy
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from groupella.evidence import Prior
 from groupella.experiments.data import Moved, load
 from groupella.groups import p4m
 from groupella.layer import ResidualPathway
@@ -26,15 +31,15 @@ from groupella.training import Settings, fit
 from ._candidates import CANDIDATES
 from ._decide import decide, paths_of
 from ._outcome import NONE, Outcome
-from ._trunk import Trunk, random_teacher
+from ._trunk import Trunk, random_teacher, standardise
 
-CHANNELS = 2
+CHANNELS = 1
 CLASSES = 8
 HELD_OUT = 1000
 FORCED = Settings(epochs=8, lr=0.003, batch_size=128, method="map")
 STUDENT = Settings(
-    epochs=40,
-    lr=0.01,
+    epochs=60,
+    lr=0.02,
     batch_size=64,
     method="fixed_point",
     burn_in=3,
@@ -42,6 +47,7 @@ STUDENT = Settings(
     curvature_subset=400,
     curvature_samples=2,
 )
+BASIN = replace(STUDENT, epochs=12, lr=0.002, burn_in=2)
 
 
 @dataclass(frozen=True)
@@ -52,17 +58,21 @@ class DeepCase:
     n: int = 1500
     seed: int = 0
     noise: float = 0.0
+    start: Literal["random", "teacher"] = "random"
 
-    part: ClassVar[str] = "deep"
+    @property
+    def part(self) -> str:
+        return "deep" if self.start == "random" else "basin"
 
     @property
     def key(self) -> str:
-        name = f"deep-{'-'.join(self.planted)}-n{self.n}-s{self.seed}"
+        name = f"{self.part}-{'-'.join(self.planted)}-n{self.n}-s{self.seed}"
         return name if self.noise == 0.0 else f"{name}-noise{self.noise:g}"
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return {"student": STUDENT.as_dict(), "channels": CHANNELS, "classes": CLASSES}
+        settings = STUDENT if self.start == "random" else BASIN
+        return {"student": settings.as_dict(), "channels": CHANNELS, "classes": CLASSES}
 
     def run(self, workspace: Path) -> Outcome:
         started = time.process_time()
@@ -71,13 +81,24 @@ class DeepCase:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1000 + self.seed)
             student = Trunk(CHANNELS, CLASSES)
+        prior = None
+        if self.start == "teacher":
+            prior = start_from(student, teacher)
+        else:
+            standardise(student, train[0])
         trained = fit(
-            student, train, settings=STUDENT, seed=self.seed, directory=workspace, progress=False
+            student,
+            train,
+            settings=STUDENT if self.start == "random" else BASIN,
+            prior=prior,
+            seed=self.seed,
+            directory=workspace,
+            progress=False,
         )
         found = decide(trained, train)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
-            part="deep",
+            part=self.part,
             key=self.key,
             planted=planted,
             obeys=tuple(layer.obeys for layer in found.layers),
@@ -93,6 +114,24 @@ class DeepCase:
                 "paths": paths_of(found),
             },
         )
+
+
+@torch.no_grad()
+def start_from(student: Trunk, teacher: Trunk, sharpness: float = 3.0) -> Prior:
+    """Give the student the teacher's weights, and precisions that go with them.
+
+    The head is sharpened, since the labels are the teacher's most likely ones.
+    """
+    mine = dict(student.named_parameters())
+    for name, weight in teacher.named_parameters():
+        mine[name].copy_(weight * sharpness if name.startswith("head") else weight)
+    prior = Prior.from_network(student)
+    theirs = {name for name, _ in teacher.named_parameters()}
+    norms = prior.squared_norms(student).tolist()
+    for group, norm in zip(prior, norms, strict=True):
+        if norm > 0 and theirs.issuperset(group.parameters):
+            prior.set_precision(group.name, group.size / norm)
+    return prior
 
 
 def moved_digits(n: int, held_out: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -57,7 +57,7 @@ class LabelCase:
         classes = 1 + int(torch.cat([train[1], held_out[1]]).max())
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1000 + self.seed)
-            student = Trunk(CHANNELS, classes, side=SIDE, invariant=True)
+            student = Trunk(CHANNELS, classes, side=SIDE, invariant=True, free="F-FC")
         settings = replace(STUDENT, seed=self.seed)
         trained = fit(student, train, settings=settings, directory=workspace, progress=False)
         found = decide(trained, train)

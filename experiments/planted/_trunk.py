@@ -2,9 +2,10 @@
 
     x → layer → ReLU → layer → ReLU → layer → ReLU → mean over sites, times √sites → linear head
 
-The image enters as one scalar channel, hidden features carry the regular fibre. The head sees every
-fibre component, so it asks no symmetry of the layers before it; with `invariant` it sees the
-maximum over the fibre, so that whatever the labels tell apart, some layer must.
+The image enters as one scalar channel, hidden features carry the regular fibre, the free path is a
+plain matrix (the two factors of F-FC die together: each scales the other's curvature). The head
+sees every fibre component, so it asks no symmetry of the layers before it; with `invariant` it sees
+the maximum over the fibre, so that whatever the labels tell apart, some layer must.
 
 Teacher and student have equally many channels: with more of them a student could hold the orbits
 of a larger group, let the next layer choose among them, and be right with a stricter layer than the
@@ -23,7 +24,7 @@ from torch.nn import functional as F
 
 from groupella.circular import circular_conv
 from groupella.layer import ResidualPathway
-from groupella.paths import Conv, FactoredFC, GroupConv
+from groupella.paths import Conv, FactoredFC, FullyConnected, GroupConv
 from groupella.pooling import GroupPool
 from groupella.shared_maps import recording
 
@@ -46,6 +47,7 @@ class Trunk(nn.Module):
         increments: bool = True,
         side: int = SIDE,
         invariant: bool = False,
+        free: str = "FC",
     ) -> None:
         super().__init__()
         self.side = side
@@ -53,7 +55,9 @@ class Trunk(nn.Module):
         space = CANDIDATES.space((side, side), 1, "trivial")
         layers = []
         for member in strict:
-            layer = ResidualPathway(space, hidden, CANDIDATES, init=init, increments=increments)
+            layer = ResidualPathway(
+                space, hidden, CANDIDATES, init=init, increments=increments, free=free
+            )
             layers.append(layer if member is None else layer.strict(member))
             space = hidden
         self.layers = nn.ModuleList(layers)
@@ -96,8 +100,11 @@ def apply(layer: ResidualPathway, x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def standardise(trunk: Trunk, x: Tensor) -> None:
-    """Scale every layer's weights so that its outputs have mean 0 and variance 1 on `x`."""
+def standardise(trunk: Trunk, x: Tensor, halves: bool = False) -> None:
+    """Scale every layer's weights so that its outputs have mean 0 and variance 1 on `x`.
+
+    With `halves`, free paths become those of a teacher, see `_tell_sites_apart`.
+    """
     for layer in trunk.layers:
         assert isinstance(layer, ResidualPathway)
         assert layer.bias is not None
@@ -107,9 +114,43 @@ def standardise(trunk: Trunk, x: Tensor) -> None:
             factors = 2 if isinstance(path, FactoredFC) else 1
             for weight in path.parameters():
                 weight.div_(spread ** (1 / factors))
+        if halves:
+            _tell_sites_apart(layer)
         one = float(layer._spread(torch.ones_like(layer.bias)).mean())
         layer.bias.fill_(-float(apply(layer, x).mean()) / one)
         x = F.relu(apply(layer, x))
+
+
+def _tell_sites_apart(layer: ResidualPathway) -> None:
+    """Where there is a free path, let each output map of the convolution be seen on a random half
+    of the torus only: half of it stays in the convolutions, ±½ of it at each site is the free path.
+
+    A random matrix would break the symmetry too, but mean pooling leaves little of it, and it has
+    more parameters than small data can determine.
+    """
+    free = [p for p in layer.paths.values() if isinstance(p, FullyConnected)]
+    if not free:
+        return
+    shape = layer.space_in.shape
+    for path in free:
+        path.weight.zero_()
+    size = layer.space_in.size
+    unit = torch.eye(size).view(size, *shape)
+    bias = apply(layer, torch.zeros(1, *shape))
+    convolution = (apply(layer, unit) - bias).flatten(1).T
+    side = layer.space_out.lattice.shape[0]
+    maps = layer.space_out.shape[0]
+    down, start = torch.randint(2, (maps,)), torch.randint(side, (maps,))
+    grid = torch.arange(side)
+    half = ((grid - start[:, None]) % side < side // 2).to(convolution)
+    rows = half[:, :, None].expand(-1, -1, side)
+    mask = torch.where(down[:, None, None] == 1, rows, rows.transpose(1, 2))
+    for path in layer.paths.values():
+        if not isinstance(path, FullyConnected):
+            for weight in path.parameters():
+                weight.mul_(0.5)
+    for path in free:
+        path.weight.copy_((mask.flatten()[:, None] - 0.5) * convolution / len(free))
 
 
 @torch.no_grad()
@@ -124,7 +165,7 @@ def random_teacher(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         teacher = Trunk(channels, classes, strict, init="balanced").requires_grad_(False)
-        standardise(teacher, x)
+        standardise(teacher, x, halves=True)
         z = teacher.features(x)
         for _ in range(1000):
             weight = torch.randn(classes, z.shape[1]) / math.sqrt(z.shape[1])
