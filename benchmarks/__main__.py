@@ -1,4 +1,7 @@
-"""Run every ``bench_*.py`` here, or those named, one after the other in a process of its own."""
+"""Run every benchmark here, or those named, one after the other in a process of its own.
+
+A benchmark is a module whose name does not begin with an underscore.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,7 @@ from pathlib import Path
 
 
 def main(wanted: list[str]) -> int:
-    names = sorted(
-        path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py")
-    )
+    names = sorted(path.stem for path in Path(__file__).parent.glob("[!_]*.py"))
     unknown = sorted(set(wanted) - set(names))
     if unknown:
         print(f"no benchmark {', '.join(unknown)}; there are: {', '.join(names)}", file=sys.stderr)
@@ -18,7 +19,7 @@ def main(wanted: list[str]) -> int:
     failed = []
     for name in wanted or names:
         print(f"== {name}", flush=True)
-        if subprocess.run([sys.executable, "-m", f"benchmarks.bench_{name}"]).returncode:
+        if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"]).returncode:
             failed.append(name)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
