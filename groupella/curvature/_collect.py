@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import sqrt
 
@@ -14,6 +14,7 @@ from groupella.likelihoods import Likelihood
 from groupella.shared_maps import taping
 
 from ._modes import Mode, MonteCarlo
+from ._piecewise import PiecewiseLinear
 from ._plan import Plan
 from ._stock import is_stock, stock_forward, stock_maps
 from ._tape import Approximation, BatchTape, Factors, Sharing
@@ -70,7 +71,8 @@ class Collector:
         tape = BatchTape(
             self.plan.names, x.shape[0], self.approximation, self.sharing, differentiable
         )
-        with torch.enable_grad(), listening(self.network, tape, self.relayout):
+        masks = PiecewiseLinear() if differentiable else nullcontext()
+        with torch.enable_grad(), listening(self.network, tape, self.relayout), masks:
             f = self.network(x.detach())
         if f.shape[0] != x.shape[0]:
             raise ValueError(
