@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from groupella.evidence import Selection
 from groupella.training import Fit
 
 NATS = 5.0
+NATS_PER_PARAMETER = 0.5
+RULE = {"nats": NATS, "nats_per_parameter": NATS_PER_PARAMETER}
 
 
-def decide(trained: Fit, data: tuple[Tensor, Tensor]) -> Selection:
-    """A path is alive when removing it costs at least `NATS` of log evidence."""
-    return trained.selection(rule="evidence", nats=NATS)
+def decide(trained: Fit) -> Selection:
+    """A path is alive when it is worth `NATS`, and `NATS_PER_PARAMETER` for each effective one."""
+    return trained.selection(rule="evidence", **RULE)
 
 
 def paths_of(found: Selection) -> dict[str, dict[str, dict[str, float]]]:

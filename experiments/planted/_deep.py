@@ -29,7 +29,7 @@ from groupella.layer import ResidualPathway
 from groupella.training import Settings, fit
 
 from ._candidates import CANDIDATES
-from ._decide import decide, paths_of
+from ._decide import RULE, decide, paths_of
 from ._outcome import NONE, Outcome
 from ._trunk import Trunk, random_teacher, standardise
 
@@ -38,7 +38,7 @@ CLASSES = 8
 HELD_OUT = 1000
 FORCED = Settings(epochs=8, lr=0.003, batch_size=128, method="map")
 STUDENT = Settings(
-    epochs=60,
+    epochs=40,
     lr=0.02,
     batch_size=64,
     method="fixed_point",
@@ -46,6 +46,7 @@ STUDENT = Settings(
     update_every=1,
     curvature_subset=400,
     curvature_samples=2,
+    prune_from=None,
 )
 BASIN = replace(STUDENT, epochs=12, lr=0.002, burn_in=2)
 
@@ -72,7 +73,12 @@ class DeepCase:
     @property
     def recipe(self) -> dict[str, Any]:
         settings = STUDENT if self.start == "random" else BASIN
-        return {"student": settings.as_dict(), "channels": CHANNELS, "classes": CLASSES}
+        return {
+            "student": settings.as_dict(),
+            "rule": RULE,
+            "channels": CHANNELS,
+            "classes": CLASSES,
+        }
 
     def run(self, workspace: Path) -> Outcome:
         started = time.process_time()
@@ -95,7 +101,7 @@ class DeepCase:
             directory=workspace,
             progress=False,
         )
-        found = decide(trained, train)
+        found = decide(trained)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
             part=self.part,

@@ -23,7 +23,7 @@ from groupella.groups import p4m, z2
 from groupella.training import fit
 
 from ._candidates import CANDIDATES
-from ._decide import decide, paths_of
+from ._decide import RULE, decide, paths_of
 from ._deep import STUDENT, accuracy
 from ._outcome import NONE, Outcome
 from ._trunk import Trunk
@@ -49,7 +49,7 @@ class LabelCase:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return {"student": STUDENT.as_dict(), "channels": CHANNELS, "digits": DIGITS}
+        return {"student": STUDENT.as_dict(), "rule": RULE, "channels": CHANNELS, "digits": DIGITS}
 
     def run(self, workspace: Path) -> Outcome:
         started = time.process_time()
@@ -60,7 +60,7 @@ class LabelCase:
             student = Trunk(CHANNELS, classes, side=SIDE, invariant=True, free="F-FC")
         settings = replace(STUDENT, seed=self.seed)
         trained = fit(student, train, settings=settings, directory=workspace, progress=False)
-        found = decide(trained, train)
+        found = decide(trained)
         return Outcome(
             part="data",
             key=self.key,

@@ -40,12 +40,12 @@ from groupella.likelihoods import Gaussian
 from groupella.paths import DenseBasis, FullyConnected
 
 from ._candidates import CANDIDATES
+from ._decide import NATS, RULE
 from ._outcome import NONE, Outcome
 
 FloatArray = npt.NDArray[np.float64]
 Fibre = Literal["trivial", "regular"]
 
-NATS = 5.0
 CLEAR = 1.0
 DOUBT = 50.0
 REMOVED = 1e12
@@ -71,7 +71,7 @@ class LinearCase:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return {"nats": NATS, "doubt": DOUBT, "rounds": ROUNDS, "orthogonal": self.orthogonal}
+        return {**RULE, "doubt": DOUBT, "rounds": ROUNDS, "orthogonal": self.orthogonal}
 
     def run(self, _: Path) -> Outcome:
         """Draw the teacher, fit the student, decide."""
@@ -218,7 +218,7 @@ class LinearStudent:
         return float(self.evidence.log_marginal_likelihood().detach())
 
     def selection(self) -> Selection:
-        return selection(self.network, self.evidence, rule="evidence", nats=NATS)
+        return selection(self.network, self.evidence, rule="evidence", **RULE)
 
     @torch.no_grad()
     def _solve(self) -> None:

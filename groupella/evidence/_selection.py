@@ -191,6 +191,7 @@ def selection(
     rule: Rule = "gamma",
     threshold: float = 0.01,
     nats: float = 0.0,
+    nats_per_parameter: float = 0.0,
     subset: int | None = None,
 ) -> Selection:
     """What `evidence` says of each residual-pathway layer of `network`.
@@ -199,6 +200,10 @@ def selection(
     `removal` is the closed form within a path's own block; with `data` each path is really taken
     out instead: fit and curvature are measured without it, and the precisions of the rest are
     optimised anew.
+
+    `nats_per_parameter` guards against large paths: a free path with hundreds of effective
+    parameters fits noise that is worth tens of nats, but less than half a nat each; a path that the
+    data need is worth one or more each.
     """
     if rule not in ("gamma", "evidence", "both"):
         raise ValueError(f"rule must be 'gamma', 'evidence' or 'both', got {rule!r}")
@@ -210,7 +215,7 @@ def selection(
     if not layers:
         raise ValueError("the network has no residual-pathway layers, so nothing to select")
     chosen = tuple(
-        _select(name, module, evidence, data, rule, threshold, nats, subset)
+        _select(name, module, evidence, data, rule, threshold, (nats, nats_per_parameter), subset)
         for name, module in layers.items()
     )
     return Selection(
@@ -229,7 +234,7 @@ def _select(
     data: tuple[Tensor, Tensor] | Batches | None,
     rule: Rule,
     threshold: float,
-    nats: float,
+    nats: tuple[float, float],
     subset: int | None,
 ) -> LayerSelection:
     subspaces: Mapping[str, tuple[str, ...]] = {p: module.subspaces[p] for p in module.paths}
@@ -246,13 +251,17 @@ def _select(
     total = sum(normalised.values())
     relative = {p: v / total if total > 0 else 0.0 for p, v in normalised.items()}
     changes = {p: _removal(evidence, gs, data, subset) for p, gs in members.items()}
+    least = {
+        p: max(nats[0], nats[1] * sum(gammas[index(g.name)] for g in gs))
+        for p, gs in members.items()
+    }
     live = set(subspaces)
     if rule != "evidence":
         live &= {p for p, v in relative.items() if v >= threshold}
     if rule != "gamma":
-        live &= {p for p, v in changes.items() if -v >= nats}
+        live &= {p for p, v in changes.items() if -v >= least[p]}
     if rule == "evidence":
-        distances = {p: abs(-v - nats) for p, v in changes.items()}
+        distances = {p: abs(-v - least[p]) for p, v in changes.items()}
     else:
         distances = {p: decades_from(threshold, v) for p, v in relative.items()}
     clear, alternative = clearness(distances, live, subspaces, groups)
