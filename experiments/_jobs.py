@@ -25,6 +25,9 @@ class Job:
         labelled so that the labels obey `obeys`
     groups: names, or file.py:NAME; `paths` as in `groupella.layer.ResidualPathway`
     alpha, blocks, hidden: the trunk; `blocks=None` halves the lattice until 2 sites are left
+    preset: instead of `groups`, `paths`, `blocks` and `hidden`, a row of the paper's tables by its
+        name in `groupella.networks.PRESETS`
+    init, prior: of the paths ("earn" or "balanced"), and where it lies ("weights", "lengthscales")
     training: changes of `groupella.training.Settings`
     threshold: share of a layer's effective parameters from which a path is alive
     """
@@ -41,6 +44,9 @@ class Job:
     alpha: int = 4
     blocks: Blocks | None = None
     hidden: int = 8
+    preset: str | None = None
+    init: str = "earn"
+    prior: str = "weights"
     seed: int = 0
     threshold: float = 0.01
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -71,26 +77,36 @@ class Job:
         return labelled(named_group(self.motion), obeys, self.data, **options)
 
     def group_set(self) -> GroupSet:
+        if self.preset is not None:
+            from groupella.networks import PRESETS
+
+            return PRESETS[self.preset].groups
         return group_set(self.groups)
 
     def network(self, data: ImageData) -> Trunk:
         """Freshly initialised from the seed; torch's own random state is left alone."""
         import torch
 
-        from groupella.networks import trunk
+        from groupella.networks import preset, trunk
 
+        common: dict[str, Any] = {
+            "alpha": self.alpha,
+            "image_size": data.lattice,
+            "classes": len(data.classes),
+            "in_channels": data.channels,
+            "init": self.init,
+        }
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
+            if self.preset is not None:
+                return preset(self.preset, **common)
             return trunk(
                 self.group_set(),
                 self.paths,
-                self.alpha,
-                data.lattice,
-                len(data.classes),
-                in_channels=data.channels,
                 blocks=self.blocks or halving(data.lattice),
                 hidden=self.hidden,
                 increments=self.increments,
+                **common,
             )
 
     def settings(self) -> Settings:

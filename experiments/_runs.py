@@ -67,6 +67,7 @@ def run(
     on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Done:
     """Do the job, or what is left of it, and write its directory."""
+    from groupella.evidence import Prior
     from groupella.reporting import layer_errors
     from groupella.training import fit
 
@@ -82,6 +83,7 @@ def run(
         network,
         (data.train_x, data.train_y),
         settings=job.settings(),
+        prior=Prior.from_network(network, on=job.prior),  # type: ignore[arg-type]
         validation=(data.test_x, data.test_y) if len(data.test_y) else None,
         augment=data.augmentation,
         directory=directory,

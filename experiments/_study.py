@@ -1,0 +1,163 @@
+"""A study: the rows of one of the paper's tables, each a job, beside the published numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol
+
+from ._jobs import Job
+from ._runs import Done, load, load_job, run, with_budget
+
+COLUMNS = ("accuracy", "nll", "evidence")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table. `paper` holds its accuracy (%), nll and evidence, where published."""
+
+    name: str
+    job: Job
+    paper: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return "".join(c if c.isalnum() or c in "-+" else "-" for c in self.name)
+
+
+class Study(Protocol):
+    """Settings of a study, from which its rows follow. `budget` is seconds a row, None for all."""
+
+    @property
+    def budget(self) -> float | None: ...
+
+    def rows(self, seed: int) -> list[Row]: ...
+
+
+def perform(
+    rows: Sequence[Row],
+    directory: Path,
+    *,
+    workers: int = 1,
+    budget: float | None = None,
+    data_dir: str | None = None,
+    on_done: Callable[[Row, Done], None] | None = None,
+) -> dict[str, Done]:
+    """Run every row, several at a time in processes of one thread each where `workers` > 1."""
+    done: dict[str, Done] = {}
+
+    def keep(row: Row, one: Done) -> None:
+        done[row.key] = one
+        if on_done is not None:
+            on_done(row, one)
+
+    if workers <= 1:
+        for row in rows:
+            keep(row, _run(row.job, directory / row.key, budget, data_dir, True))
+    else:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
+            waiting = {
+                pool.submit(_finish, row.job, directory / row.key, budget, data_dir): row
+                for row in rows
+            }
+            for future in as_completed(waiting):
+                future.result()
+                keep(waiting[future], load(directory / waiting[future].key))
+    return {row.key: done[row.key] for row in rows}
+
+
+def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any]]:
+    """What was found, row by row, beside what was published."""
+    from groupella.reporting import network_verdict
+
+    found = []
+    for row in rows:
+        one = done[row.key]
+        content = one.content
+        selection = content.selection
+        accuracy = content.outcome.accuracy
+        found.append(
+            {
+                "row": row.name,
+                "accuracy": None if accuracy is None else 100 * accuracy,
+                "nll": content.outcome.nll,
+                "evidence": -selection.log_evidence / selection.n_data,
+                "paper": dict(row.paper),
+                "verdict": network_verdict(selection),
+                "layers": selection.verdicts,
+                "shares": mean_shares(one),
+                "epochs": len(content.history),
+                "seconds": sum(r.seconds for r in content.history),
+                "seed": one.job.seed,
+                "alpha": one.job.alpha,
+                "n_data": selection.n_data,
+            }
+        )
+    return found
+
+
+def mean_shares(done: Done) -> dict[str, float]:
+    """Relative effective parameters of every path, in the mean over layers."""
+    layers = done.content.selection.layers
+    totals: dict[str, float] = {}
+    for layer in layers:
+        for path in layer.paths:
+            totals[path.path] = totals.get(path.path, 0.0) + path.relative / len(layers)
+    return totals
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> str:
+    """The summary as Markdown. Evidence is −log p(D) a datum, as the paper prints it."""
+    from groupella.reporting import markdown
+
+    heads = ["row", "accuracy, %", "paper", "NLL", "paper", "−evidence", "paper", "obeys", "shares"]
+    heads += ["epochs"]
+    lines = []
+    for entry in found:
+        cells: list[Any] = [entry["row"]]
+        for column, digits in zip(COLUMNS, (2, 3, 3), strict=True):
+            here, there = entry[column], entry["paper"].get(column)
+            cells.append(None if here is None else f"{here:.{digits}f}")
+            cells.append(None if there is None else f"{there:.{digits}f}")
+        shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in entry["shares"].items())
+        lines.append([*cells, entry["verdict"], shares, entry["epochs"]])
+    return markdown(heads, lines)
+
+
+def write_summary(directory: Path, found: Sequence[Mapping[str, Any]], title: str) -> None:
+    """summary.json and summary.md, atomically."""
+    directory.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "summary.json": json.dumps(list(found), indent=1, ensure_ascii=False) + "\n",
+        "summary.md": f"# {title}\n\n{table(found)}",
+    }
+    for name, text in texts.items():
+        temporary = directory / f".{name}.{os.getpid()}.tmp"
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, directory / name)
+
+
+def _run(
+    job: Job, directory: Path, budget: float | None, data_dir: str | None, progress: bool
+) -> Done:
+    if (directory / "settings.json").exists():
+        epochs = load_job(directory).training.get("epochs")
+        job = replace(job, training={**job.training, "epochs": epochs})
+    elif budget is not None:
+        job = with_budget(job, budget, data_dir)
+    return run(job, directory, data_dir=data_dir, progress=progress)
+
+
+def _finish(job: Job, directory: Path, budget: float | None, data_dir: str | None) -> None:
+    _run(job, directory, budget, data_dir, False)
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)

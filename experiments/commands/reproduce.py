@@ -1,0 +1,119 @@
+"""``groupella reproduce``: one of the paper's tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .select import INTERRUPTED
+
+if TYPE_CHECKING:
+    from groupella.experiments._study import Study
+
+STUDIES = ("toy", "cifar10", "multigroup", "separable", "inspect")
+SCALES = ("quick", "hour", "paper")
+EXAMPLES = """
+Run one of the paper's studies and put what comes out beside the published numbers.
+
+toy: table 1, digits in quadrants. cifar10: table 2, eleven networks. multigroup: table 3, five data
+sets. separable: roto-translation filters. inspect: the structure of each layer.
+
+Presets: quick takes minutes on two cores, hour at most an hour a row, paper is the published
+protocol (meant for a GPU). The planted-symmetry benchmark is `groupella planted`.
+
+Examples:
+
+  groupella reproduce toy --preset quick
+
+  groupella reproduce multigroup --preset hour --row rotated --data-dir my-data
+
+  groupella reproduce cifar10 --preset hour --jobs 2 --json
+
+Finished rows are not run again, an interrupted one goes on.
+"""
+
+
+def reproduce(
+    study: Annotated[
+        str, typer.Argument(help=", ".join(STUDIES), autocompletion=lambda: list(STUDIES))
+    ],
+    preset: Annotated[
+        str, typer.Option(help="quick, hour or paper.", autocompletion=lambda: list(SCALES))
+    ] = "quick",
+    row: Annotated[
+        list[str] | None, typer.Option(help="Only rows whose name contains this. Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of data, weights and order.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Rows at a time, one thread each.")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Train this long instead of the preset's time.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where runs go; by default runs/STUDY-PRESET-SEED.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data sets lie; else GROUPELLA_DATA.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    from dataclasses import replace
+
+    from groupella.experiments._runs import RunError
+    from groupella.experiments._study import perform, summary, table, write_summary
+    from groupella.experiments.data import DataError
+    from groupella.training import Interrupted
+
+    chosen = find(study, preset)
+    rows = [r for r in chosen.rows(seed) if not row or any(part in r.name for part in row)]
+    if not rows:
+        names = ", ".join(r.name for r in chosen.rows(seed))
+        raise typer.BadParameter(f"no row contains {' or '.join(row or [])!r}; there are {names}")
+    budget = chosen.budget
+    if epochs is not None:
+        budget = None
+        rows = [
+            replace(r, job=replace(r.job, training={**r.job.training, "epochs": epochs}))
+            for r in rows
+        ]
+    place = out or Path("runs") / f"{study}-{preset}-{seed}"
+    try:
+        done = perform(
+            rows,
+            place,
+            workers=jobs,
+            budget=budget,
+            data_dir=None if data_dir is None else str(data_dir),
+            on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
+        )
+    except Interrupted as stop:
+        typer.echo(f"interrupted; saved in {place}. The same command goes on.", err=True)
+        raise typer.Exit(INTERRUPTED) from stop
+    except (RunError, DataError) as error:
+        typer.echo(f"groupella reproduce: {error}", err=True)
+        raise typer.Exit(2) from error
+    found = summary(rows, done)
+    write_summary(place, found, f"{study}, preset {preset}, seed {seed}")
+    if as_json:
+        typer.echo(json.dumps({"study": study, "preset": preset, "rows": found}))
+    else:
+        typer.echo(table(found))
+        typer.echo(f"summary: {place / 'summary.md'}")
+
+
+reproduce.__doc__ = EXAMPLES
+
+
+def find(study: str, preset: str) -> Study:
+    """The settings of a study by its name and preset."""
+    import importlib
+
+    if study not in STUDIES:
+        raise typer.BadParameter(f"no study {study!r}; there are {', '.join(STUDIES)}")
+    module = importlib.import_module(f"groupella.experiments.{study}")
+    presets: dict[str, Study] = module.PRESETS
+    if preset not in presets:
+        raise typer.BadParameter(f"no preset {preset!r}; there are {', '.join(presets)}")
+    return presets[preset]

@@ -1,0 +1,110 @@
+"""``groupella sweep``: seeds × data sets × models, several at a time."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from groupella.cli._arguments import ArgumentError, complete_groups, group_set
+
+EXAMPLES = """
+Select on every combination of seeds, data sets and sets of paths, in local processes.
+
+Examples:
+
+  groupella sweep --data digits:quadrants --data digits:rot90 --seeds 0-4 --epochs 30
+
+  groupella sweep --data mnist:rotated --paths F-FC+CONV --paths CONV --seeds 0,1 --jobs 2
+
+Finished runs are not run again, an interrupted sweep goes on.
+"""
+
+
+def sweep(
+    data: Annotated[list[str], typer.Option(help="A data set, as for select. Repeatable.")],
+    groups: Annotated[
+        str, typer.Option(help="As for select.", autocompletion=complete_groups)
+    ] = "z2,p4",
+    paths: Annotated[
+        list[str] | None, typer.Option(help="As for select. Repeatable; by default one a group.")
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Such as 0-4 or 0,3,7.")] = "0",
+    epochs: Annotated[int, typer.Option(min=1, help="How long to train.")] = 30,
+    alpha: Annotated[int, typer.Option(min=1, help="Channels of the first layer.")] = 4,
+    train_size: Annotated[
+        int | None, typer.Option(min=1, help="Train on a random part of the data.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where runs go.")] = Path("runs/sweep"),
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data sets lie; else GROUPELLA_DATA.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    from groupella.experiments._jobs import Job
+    from groupella.experiments._presets import THRESHOLD, TRAINING
+    from groupella.experiments._runs import RunError
+    from groupella.experiments._study import Row, perform, summary, table, write_summary
+    from groupella.experiments.data import DataError
+
+    try:
+        group_set(groups)
+        numbers = seed_list(seeds)
+    except ArgumentError as error:
+        typer.echo(f"groupella sweep: {error}", err=True)
+        raise typer.Exit(2) from error
+    rows = []
+    for name, model, seed in itertools.product(data, paths or [None], numbers):
+        job = Job(
+            title=f"{name}, {model or groups}, seed {seed}",
+            data=name,
+            groups=groups,
+            paths=model,
+            increments=model is None,
+            alpha=alpha,
+            train_size=train_size,
+            seed=seed,
+            threshold=THRESHOLD,
+            training={**TRAINING, "epochs": epochs},
+        )
+        rows.append(Row(f"{name} {model or groups} seed {seed}", job))
+    folder = None if data_dir is None else str(data_dir)
+    try:
+        done = perform(
+            rows,
+            out,
+            workers=jobs,
+            data_dir=folder,
+            on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
+        )
+    except KeyboardInterrupt as stop:
+        typer.echo(f"interrupted; saved in {out}. The same command goes on.", err=True)
+        raise typer.Exit(130) from stop
+    except (RunError, DataError, ValueError) as error:
+        typer.echo(f"groupella sweep: {error}", err=True)
+        raise typer.Exit(2) from error
+    found = summary(rows, done)
+    write_summary(out, found, "Sweep")
+    typer.echo(json.dumps(found) if as_json else table(found))
+
+
+sweep.__doc__ = EXAMPLES
+
+
+def seed_list(text: str) -> list[int]:
+    """From "0-4" or "0,3,7"."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if match is None:
+            raise ArgumentError(f"seeds are such as 0-4 or 0,3,7; got {text!r}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        found += range(first, last + 1)
+    if not found or len(set(found)) != len(found):
+        raise ArgumentError(f"seeds must be different numbers; got {text!r}")
+    return found

@@ -1,0 +1,98 @@
+"""Table 1: a digit in one of four quadrants; name the digit, or the digit and the quadrant.
+
+Strict translation equivariance helps with the first task and forbids the second. The learned
+network, F-FC+CONV under evidence, should be good at both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._jobs import Job
+from ._study import Row
+
+TASKS = {"digit": ("toy-digit", "quadrants"), "digit+quadrant": ("toy-quadrant", "quadrants+label")}
+ACCURACIES = {
+    ("digit", "FC", "map"): 95.73,
+    ("digit", "CONV", "map"): 99.38,
+    ("digit", "FC", "evidence"): 97.04,
+    ("digit", "CONV", "evidence"): 99.23,
+    ("digit", "F-FC+CONV", "evidence"): 98.86,
+    ("digit+quadrant", "FC", "map"): 95.10,
+    ("digit+quadrant", "CONV", "map"): 24.68,
+    ("digit+quadrant", "FC", "evidence"): 95.46,
+    ("digit+quadrant", "CONV", "evidence"): 24.50,
+    ("digit+quadrant", "F-FC+CONV", "evidence"): 99.00,
+}
+
+
+@dataclass(frozen=True)
+class Toy:
+    """`fc_alpha` is the width of rows with a full FC path, whose factors grow with its square."""
+
+    data: str = "mnist"
+    alpha: int = 10
+    fc_alpha: int = 10
+    train_size: int | None = None
+    size: int | None = 32
+    init: str = "balanced"
+    models: tuple[str, ...] = ("FC", "CONV", "F-FC+CONV")
+    training: Mapping[str, Any] = field(default_factory=dict)
+    budget: float | None = None
+
+    def rows(self, seed: int) -> list[Row]:
+        found = []
+        for (task, model, objective), accuracy in ACCURACIES.items():
+            if model not in self.models:
+                continue
+            stem, transform = TASKS[task]
+            learned = {} if objective == "evidence" else {"method": "map"}
+            job = Job(
+                title=f"{task}: {model}, {objective}",
+                data=f"{self.data}:{transform}",
+                groups="z2",
+                preset=f"{stem}/{model}",
+                size=self.size,
+                train_size=self.train_size,
+                alpha=self.fc_alpha if model == "FC" else self.alpha,
+                init=self.init if "+" in model else "balanced",
+                seed=seed,
+                training={**self.training, **learned},
+            )
+            found.append(Row(f"{task} {model} {objective}", job, {"accuracy": accuracy}))
+        return found
+
+
+PAPER_TRAINING: dict[str, Any] = {
+    "epochs": 1000,
+    "batch_size": 128,
+    "lr": 0.01,
+    "prior_step": "gradient",
+    "method": "adam",
+    "burn_in": 10,
+    "update_every": 5,
+    "hyper_steps": 1,
+    "curvature_subset": None,
+    "prune_from": None,
+}
+FAST: dict[str, Any] = {
+    "epochs": 20,
+    "lr": 0.003,
+    "update_every": 2,
+    "curvature_subset": 400,
+    "curvature_samples": 4,
+}
+PRESETS = {
+    "paper": Toy(training=PAPER_TRAINING),
+    "hour": Toy(fc_alpha=2, init="earn", training=FAST, budget=3300.0),
+    "quick": Toy(
+        data="digits",
+        alpha=2,
+        size=None,
+        init="earn",
+        models=("CONV", "F-FC+CONV"),
+        training={**FAST, "curvature_subset": 200},
+    ),
+}

@@ -1,0 +1,104 @@
+"""The paper's tables as rows of jobs, and the summary beside the published numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from groupella.cli import app
+from groupella.experiments._study import Row, Study
+from groupella.experiments.commands.reproduce import SCALES, STUDIES, find
+from groupella.experiments.commands.sweep import seed_list
+from groupella.experiments.data import ImageData
+from groupella.networks import PRESETS, count_parameters
+
+ROWS = {"toy": 10, "cifar10": 22, "multigroup": 10, "separable": 8, "inspect": 1}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_preset_is_frozen_and_has_distinct_rows(name: str, scale: str) -> None:
+    study = find(name, scale)
+    assert dataclasses.is_dataclass(study)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        study.budget = 1.0  # type: ignore[misc]
+    rows = study.rows(3)
+    assert len({r.key for r in rows}) == len(rows)
+    for row in rows:
+        assert row.job.seed == 3
+        assert row.job.settings().epochs >= 1
+        assert type(row.job).from_dict(json.loads(json.dumps(row.job.as_dict()))) == row.job
+    if scale == "paper":
+        assert len(rows) == ROWS[name]
+
+
+def paper_rows() -> list[Row]:
+    return [row for name in STUDIES for row in find(name, "paper").rows(0)]
+
+
+@pytest.mark.parametrize("row", paper_rows(), ids=lambda row: f"{row.job.preset}-{row.key}")
+def test_paper_rows_build_the_published_networks(row: Row) -> None:
+    preset = PRESETS[row.job.preset or ""]
+    data = _shape_of_data(preset.in_channels, preset.classes)
+    with torch.device("meta"):
+        network = row.job.network(data)
+    assert count_parameters(network, weights_only=True) == preset.count(paper_biases=True)
+
+
+def _shape_of_data(channels: int, classes: int) -> ImageData:
+    x, y = torch.zeros(1, channels, 32, 32), torch.zeros(1, dtype=torch.int64)
+    names = tuple(map(str, range(classes)))
+    return ImageData(x, y, x, y, names, "shape", 0, (0.0,) * channels, (1.0,) * channels)
+
+
+def test_paper_protocol_is_the_published_one() -> None:
+    for name, epochs in (("cifar10", 4000), ("toy", 1000), ("multigroup", 1000)):
+        study: Study = find(name, "paper")
+        settings = study.rows(0)[-1].job.settings()
+        assert (settings.epochs, settings.batch_size, settings.lr) == (epochs, 128, 0.01)
+        assert (settings.burn_in, settings.update_every, settings.hyper_lr) == (10, 5, 0.1)
+        assert settings.curvature_subset is None
+        assert settings.method == "adam"
+
+
+def test_reproduce_writes_a_summary_beside_the_paper(tmp_path: Path) -> None:
+    arguments = ["reproduce", "toy", "--preset", "quick", "--row", "digit F-FC+CONV evidence"]
+    arguments += ["--epochs", "1", "--out", str(tmp_path), "--json"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout.splitlines()[-1])["rows"]
+    assert [r["row"] for r in found] == ["digit F-FC+CONV evidence"]
+    assert found[0]["paper"] == {"accuracy": 98.86}
+    assert set(found[0]["shares"]) == {"F-FC", "CONV"}
+    assert sum(found[0]["shares"].values()) == pytest.approx(1)
+    text = (tmp_path / "summary.md").read_text()
+    assert "98.86" in text
+    assert json.loads((tmp_path / "summary.json").read_text()) == found
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["toy", "--preset", "slow"]])
+def test_unknown_studies_and_presets_are_refused(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, ["reproduce", *arguments]).exit_code == 2
+
+
+def test_seeds_are_ranges_or_lists() -> None:
+    assert seed_list("0-3") == [0, 1, 2, 3]
+    assert seed_list("0, 3,7") == [0, 3, 7]
+    for text in ("", "a", "1,1", "3-1"):
+        with pytest.raises(ValueError, match="seeds"):
+            seed_list(text)
+
+
+def test_sweep_runs_in_processes_of_their_own(tmp_path: Path) -> None:
+    arguments = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--epochs", "1"]
+    arguments += ["--alpha", "1", "--train-size", "60", "--jobs", "2", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert [r["seed"] for r in found] == [0, 1]
+    assert found[0]["nll"] != found[1]["nll"]
