@@ -1,0 +1,65 @@
+"""The guides run as written, and print what they say.
+
+The python blocks of a page run one after the other in one namespace; a text block shows what the
+python block before it printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from groupella.networks.__main__ import main as print_networks
+
+DOCS = Path(__file__).parents[2] / "docs"
+SHOWN = {
+    "custom-groups.md": 4,
+    "custom-paths.md": 3,
+    "evidence.md": 3,
+    "networks.md": 2,
+    "training.md": 1,
+}
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_the_guide_runs_and_prints_what_it_says(name: str) -> None:
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page(name), re.DOTALL)
+    assert sum(kind == "text" for kind, _ in blocks) == SHOWN[name]
+    namespace: dict[str, object] = {}
+    printed = ""
+    for kind, code in blocks:
+        if kind == "text":
+            assert printed == code
+            continue
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(compile(code, name, "exec"), namespace)
+        printed = output.getvalue()
+
+
+def test_the_testing_guide_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", page("equivariance-testing.md"), re.DOTALL)
+    assert len(blocks) == 4
+    exec("\n".join(blocks), {})
+
+
+def test_the_table_of_networks_is_the_one_that_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_networks([])
+    printed = capsys.readouterr().out
+    assert f"$ python -m groupella.networks\n{printed}```" in page("networks.md")
+
+
+def test_the_loop_of_the_evidence_guide_is_ten_lines() -> None:
+    loop = re.search(r"The loop:\n\n```python\n(.*?)```", page("evidence.md"), re.DOTALL)
+    assert loop is not None
+    assert len(loop[1].strip().splitlines()) <= 10
