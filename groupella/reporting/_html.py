@@ -106,7 +106,9 @@ def _facts(content: Content) -> str:
         facts.append(("test accuracy", f"{100 * content.outcome.accuracy:.1f} %"))
     if content.outcome.nll is not None:
         facts.append(("test NLL", f"{content.outcome.nll:.3f}"))
-    facts.append(("log evidence", f"{chosen.log_evidence / chosen.n_data:.3f} nats a datum"))
+    facts.append(
+        ("log evidence", f"{_signed(chosen.log_evidence / chosen.n_data, 3)} nats a datum")
+    )
     if content.expected is not None:
         facts.append(("labels obey, by construction", content.expected))
     items = "".join(f'<li><span class="quiet">{k}</span><b>{escape(v)}</b></li>' for k, v in facts)
@@ -267,7 +269,8 @@ def _errors(content: Content) -> str:
 def _error(value: float | None) -> str:
     if value is None:
         return "<td>–</td>"
-    return f'<td class="exact">{value:.0e}</td>' if value < EXACT else f"<td>{value:.2g}</td>"
+    text = "0" if value == 0 else f"{value:.0e}" if value < EXACT else f"{value:.2g}"
+    return f'<td class="exact">{text}</td>' if value < EXACT else f"<td>{text}</td>"
 
 
 def _filters(content: Content) -> str:
@@ -380,6 +383,11 @@ def _percent(share: float) -> str:
     if share == 0 or share >= 0.0995:
         return f"{100 * share:.0f} %"
     return "< 0.1 %" if share < 0.001 else f"{100 * share:.1f} %"
+
+
+def _signed(value: float, digits: int) -> str:
+    """With a true minus sign."""
+    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def _hundred(share: float | None) -> float | None:

@@ -110,7 +110,8 @@ def _ticks(low: float, high: float, log: bool) -> list[tuple[float, str]]:
     count = math.floor(high / step_size) - math.ceil(low / step_size) + 1
     start = math.ceil(low / step_size)
     return [
-        ((start + i) * step_size, f"{(start + i) * step_size:.{digits}f}") for i in range(count)
+        ((start + i) * step_size, f"{(start + i) * step_size:.{digits}f}".replace("-", "−"))
+        for i in range(count)
     ]
 
 
