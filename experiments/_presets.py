@@ -6,10 +6,16 @@ from typing import Any
 
 from ._jobs import Job
 
+# Complete, so that the demo does not change when defaults do.
 TRAINING: dict[str, Any] = {
     "epochs": 30,
+    "batch_size": 64,
     "lr": 0.01,
+    "method": "fixed_point",
+    "burn_in": 3,
     "update_every": 2,
+    "hyper_steps": 5,
+    "prune_from": 0.5,
     "curvature_subset": 200,
     "curvature_samples": 4,
 }

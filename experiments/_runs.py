@@ -69,7 +69,7 @@ def run(
     """Do the job, or what is left of it, and write its directory."""
     from groupella.evidence import Prior
     from groupella.reporting import layer_errors
-    from groupella.training import fit
+    from groupella.training import CheckpointError, fit
 
     directory = Path(directory)
     if finished(directory, job):
@@ -79,17 +79,20 @@ def run(
     data = job.load(data_dir, progress)
     network = job.network(data)
     before = layer_errors(network, seed=job.seed)
-    result = fit(
-        network,
-        (data.train_x, data.train_y),
-        settings=job.settings(),
-        prior=Prior.from_network(network, on=job.prior),  # type: ignore[arg-type]
-        validation=(data.test_x, data.test_y) if len(data.test_y) else None,
-        augment=data.augmentation,
-        directory=directory,
-        progress=progress,
-        on_epoch=None if on_epoch is None else lambda record, _: on_epoch(record),
-    )
+    try:
+        result = fit(
+            network,
+            (data.train_x, data.train_y),
+            settings=job.settings(),
+            prior=Prior.from_network(network, on=job.prior),  # type: ignore[arg-type]
+            validation=(data.test_x, data.test_y) if len(data.test_y) else None,
+            augment=data.augmentation,
+            directory=directory,
+            progress=progress,
+            on_epoch=None if on_epoch is None else lambda record, _: on_epoch(record),
+        )
+    except CheckpointError as error:
+        raise RunError(str(error)) from error
     content = describe(job, data, result, before)
     write(directory, content)
     return Done(job, directory, content, result)

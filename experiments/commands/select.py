@@ -111,6 +111,13 @@ def select(
     except (ArgumentError, DataError, RunError, FileNotFoundError, ValueError) as error:
         typer.echo(f"groupella select: {error}", err=True)
         raise typer.Exit(2) from error
+    except MemoryError as error:
+        typer.echo(
+            f"groupella select: the networks for {groups} do not fit into memory ({error}). Groups "
+            "without shifts need dense maps: give a smaller --size or --alpha",
+            err=True,
+        )
+        raise typer.Exit(2) from error
     if as_json:
         typer.echo(json.dumps(answer(done)))
     else:

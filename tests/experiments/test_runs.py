@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,14 @@ def test_an_interrupted_run_goes_on_to_the_same_answer(directory: Path, tmp_path
     done = run(TINY, tmp_path, progress=False)
     assert done.fit is not None
     assert done.content.selection == load(directory).content.selection
+
+
+def test_a_damaged_checkpoint_is_named(directory: Path, tmp_path: Path) -> None:
+    shutil.copytree(directory, tmp_path / "run")
+    (tmp_path / "run" / "report.json").unlink()
+    (tmp_path / "run" / "last.safetensors").write_bytes(b"nothing")
+    with pytest.raises(RunError, match=r"last\.safetensors"):
+        run(TINY, tmp_path / "run", progress=False)
 
 
 def test_what_is_not_a_run_is_named(tmp_path: Path) -> None:
