@@ -11,9 +11,12 @@ import typer
 
 
 def planted(
-    preset: Annotated[str, typer.Option(help="quick (minutes) or full (hours).")] = "quick",
+    preset: Annotated[
+        str, typer.Option(help="quick (minutes), full (hours), or basin (deep, from the teacher).")
+    ] = "quick",
     part: Annotated[
-        list[str] | None, typer.Option(help="Only these parts: linear, deep, data. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Only these parts: linear, deep, data, basin. Repeatable."),
     ] = None,
     directory: Annotated[
         Path, typer.Option(help="Where finished cases are kept; they are not run again.")
@@ -40,7 +43,7 @@ def planted(
     from groupella.experiments.planted._store import write
 
     if preset not in PRESETS:
-        raise typer.BadParameter(f"choose {' or '.join(PRESETS)}, got {preset!r}")
+        raise typer.BadParameter(f"choose {', '.join(PRESETS)}; got {preset!r}")
     cases = PRESETS[preset]()
     known = sorted({case.part for case in cases})
     for name in part or []:

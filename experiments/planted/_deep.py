@@ -38,8 +38,8 @@ CLASSES = 8
 HELD_OUT = 1000
 FORCED = Settings(epochs=8, lr=0.003, batch_size=128, method="map")
 STUDENT = Settings(
-    epochs=40,
-    lr=0.02,
+    epochs=30,
+    lr=0.01,
     batch_size=64,
     method="fixed_point",
     burn_in=3,

@@ -10,10 +10,11 @@ basis maps of all other paths, V given the rest is a ridge regression, and what 
 solved by conjugate gradients, since B is sparse. Curvature does not depend on the weights, so it is
 collected once; MAP solution and evidence step then alternate until the precisions settle.
 
-A path is alive when the evidence falls by `NATS` or more without it. Half of all paths that are not
-needed fit some of the noise and end with a γ that is anything but negligible (k directions with
-χ² > k give γ/k = 1 − k/χ²), so γ alone cannot tell. Paths in doubt are taken out one by one, the
-least needed first, and everything else (the noise, too) is fitted again.
+A path is alive when the evidence falls by `NATS` or more without it, and by half a nat or more for
+each of its effective parameters. Of the paths that are not needed, nearly half fit some of the
+noise and end with a γ that is anything but negligible (k directions with χ² > k give
+γ/k = 1 − k/χ²), so γ alone cannot tell. Paths in doubt are taken out one by one, the least needed
+first, and everything else (the noise, too) is fitted again.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ from groupella.likelihoods import Gaussian
 from groupella.paths import DenseBasis, FullyConnected
 
 from ._candidates import CANDIDATES
-from ._decide import NATS, RULE
 from ._outcome import NONE, Outcome
 
 FloatArray = npt.NDArray[np.float64]
 Fibre = Literal["trivial", "regular"]
 
+NATS = 5.0
+RULE = {"nats": NATS, "nats_per_parameter": 0.5}
 CLEAR = 1.0
 DOUBT = 50.0
 REMOVED = 1e12

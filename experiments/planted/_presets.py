@@ -46,7 +46,12 @@ def full() -> list[Case]:
     return [*deep, *flipped, *labels, *scalar, *noisy, *regular]
 
 
-PRESETS: dict[str, Callable[[], list[Case]]] = {"quick": quick, "full": full}
+def basin() -> list[Case]:
+    """The deep cases of `quick`, started from the teacher's weights."""
+    return [DeepCase(plant, start="teacher") for plant in PLANTS]
+
+
+PRESETS: dict[str, Callable[[], list[Case]]] = {"quick": quick, "full": full, "basin": basin}
 
 
 def _linear(sizes: Sequence[int], seeds: Sequence[int]) -> list[LinearCase]:

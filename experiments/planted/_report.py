@@ -39,16 +39,18 @@ def headline(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The figures that have a target, with their counts."""
     parts = {
         name: Counts.of(o for o in outcomes if o.part.startswith(name))
-        for name in ("linear", "deep", "data")
+        for name in ("linear", "deep", "data", "basin")
     }
-    everything = Counts.of(outcomes)
+    # Students that start from the teacher's weights tell where errors come from; no more.
+    everything = Counts.of(o for o in outcomes if o.part != "basin")
     summary: dict[str, Any] = {
         "linear_right": fraction(parts["linear"].right, parts["linear"].layers),
         "deep_right": fraction(parts["deep"].right, parts["deep"].layers),
         "wrong_symmetry": fraction(everything.wrong, everything.layers),
     }
-    if parts["data"].layers:
-        summary["data_right"] = fraction(parts["data"].right, parts["data"].layers)
+    for name in ("data", "basin"):
+        if parts[name].layers:
+            summary[f"{name}_right"] = fraction(parts[name].right, parts[name].layers)
     summary["counts"] = {
         name: {
             "layers": c.layers,

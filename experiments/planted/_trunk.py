@@ -3,7 +3,8 @@
     x → layer → ReLU → layer → ReLU → layer → ReLU → mean over sites, times √sites → linear head
 
 The image enters as one scalar channel, hidden features carry the regular fibre, the free path is a
-plain matrix (the two factors of F-FC die together: each scales the other's curvature). The head
+plain matrix (the two factors of F-FC die together: each scales the other's curvature), in units in
+which Adam's steps on it are no larger, as a function, than those on a filter. The head
 sees every fibre component, so it asks no symmetry of the layers before it; with `invariant` it sees
 the maximum over the fibre, so that whatever the labels tell apart, some layer must.
 
@@ -32,6 +33,26 @@ from ._candidates import CANDIDATES
 
 SIDE = 8
 DEPTH = 3
+GENTLE = 8.0
+GAIN = 2.0**0.5
+
+
+class GentleFC(FullyConnected):
+    """A plain matrix s·W with s = 8/fan-in.
+
+    Adam moves every weight by about the learning rate, so the outputs of a matrix with 512 inputs
+    move by hundreds of it, all at once, and in a few steps it has undone what the other paths know.
+    """
+
+    @property
+    def unit(self) -> float:
+        return GENTLE / self.space_in.size
+
+    def reset_parameters(self, gain: float = GAIN) -> None:
+        super().reset_parameters(gain / self.unit)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.unit * x)
 
 
 class Trunk(nn.Module):
@@ -58,6 +79,10 @@ class Trunk(nn.Module):
             layer = ResidualPathway(
                 space, hidden, CANDIDATES, init=init, increments=increments, free=free
             )
+            if free == "FC":
+                name = next(m.name for m in CANDIDATES if m.is_trivial)
+                layer.paths[name] = GentleFC(space, hidden)
+                layer.reset_parameters()
             layers.append(layer if member is None else layer.strict(member))
             space = hidden
         self.layers = nn.ModuleList(layers)
@@ -128,7 +153,7 @@ def _tell_sites_apart(layer: ResidualPathway) -> None:
     A random matrix would break the symmetry too, but mean pooling leaves little of it, and it has
     more parameters than small data can determine.
     """
-    free = [p for p in layer.paths.values() if isinstance(p, FullyConnected)]
+    free = [p for p in layer.paths.values() if isinstance(p, GentleFC)]
     if not free:
         return
     shape = layer.space_in.shape
@@ -146,11 +171,11 @@ def _tell_sites_apart(layer: ResidualPathway) -> None:
     rows = half[:, :, None].expand(-1, -1, side)
     mask = torch.where(down[:, None, None] == 1, rows, rows.transpose(1, 2))
     for path in layer.paths.values():
-        if not isinstance(path, FullyConnected):
+        if not isinstance(path, GentleFC):
             for weight in path.parameters():
                 weight.mul_(0.5)
     for path in free:
-        path.weight.copy_((mask.flatten()[:, None] - 0.5) * convolution / len(free))
+        path.weight.copy_((mask.flatten()[:, None] - 0.5) * convolution / path.unit)
 
 
 @torch.no_grad()

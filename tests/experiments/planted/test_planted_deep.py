@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from groupella.curvature import curvature
 from groupella.experiments.planted import CANDIDATES, PRESETS, DeepCase, LabelCase
 from groupella.experiments.planted import _deep as deep
 from groupella.experiments.planted import _labels as labels
-from groupella.experiments.planted._trunk import Trunk, apply
+from groupella.experiments.planted._trunk import GentleFC, Trunk, apply
 from groupella.layer import ResidualPathway
+from groupella.likelihoods import Gaussian
 from groupella.testing import assert_equivariant
 
 PLANT = ("p4m", "p4", "trivial")
@@ -60,6 +62,31 @@ def test_one_convolution_for_all_is_the_sum_of_the_paths() -> None:
     torch.testing.assert_close(apply(layer, x), layer(x))
 
 
+def test_units_of_the_free_path_change_its_steps_and_nothing_else() -> None:
+    space = CANDIDATES.space((4, 4), 1)
+    path = GentleFC(space, space).double()
+    x = torch.randn(3, *space.shape, dtype=torch.float64)
+    expected = x.flatten(1) @ (path.unit * path.weight).T
+    torch.testing.assert_close(path(x).flatten(1), expected)
+    data = (x, torch.zeros(3, space.size, dtype=torch.float64))
+    network = torch.nn.Sequential(path, torch.nn.Flatten())
+    block = curvature(network, Gaussian(noise=1.0), data)["0.weight"]
+    moment = path.unit**2 * x.flatten(1).T @ x.flatten(1)
+    torch.testing.assert_close(
+        block.to_dense(), torch.kron(torch.eye(space.size, dtype=torch.float64), moment)
+    )
+
+
+def test_student_started_from_the_teacher_agrees_with_it(
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+) -> None:
+    train, _, teacher = drawn
+    student = Trunk(deep.CHANNELS, deep.CLASSES)
+    prior = deep.start_from(student, teacher)
+    assert deep.accuracy(student, train) > 0.8
+    assert prior.precision("layers.0/z2") == pytest.approx(300)
+
+
 def test_next_stricter_members() -> None:
     assert deep.next_stricter("p4m") == ()
     assert set(deep.next_stricter("z2")) == {"p4", "flips"}
@@ -89,6 +116,7 @@ def test_deep_and_label_cases_run_to_an_outcome(
     outcome = DeepCase(("p4m", "p4m", "p4"), n=100).run(tmp_path / "deep")
     assert len(outcome.verdicts) == 3
     assert set(outcome.details["forced"][2]) == {"p4m"}
+    assert outcome.part == "deep"
     outcome = LabelCase("p4", n=100).run(tmp_path / "data")
     assert len(outcome.verdicts) == 1
     assert (tmp_path / "data" / "last.safetensors").exists()
