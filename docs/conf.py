@@ -15,3 +15,4 @@ exclude_patterns = ["_build"]
 
 html_theme = "furo"
 html_title = f"groupella {release}"
+html_show_copyright = False
