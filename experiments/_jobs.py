@@ -29,7 +29,7 @@ class Job:
         name in `groupella.networks.PRESETS`
     init, prior: of the paths ("earn" or "balanced"), and where it lies ("weights", "lengthscales")
     training: changes of `groupella.training.Settings`
-    threshold: share of a layer's effective parameters from which a path is alive
+    nats: what removing a path must cost, in log evidence, for it to be alive
     """
 
     title: str
@@ -48,7 +48,7 @@ class Job:
     init: str = "earn"
     prior: str = "weights"
     seed: int = 0
-    threshold: float = 0.01
+    nats: float = 5.0
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -117,7 +117,8 @@ class Job:
 
 def halving(lattice: tuple[int, ...]) -> Blocks:
     """Layers that halve the lattice while that leaves at least 2 sites a side, and widen to 4α."""
-    side, blocks = min(lattice), []
+    side = min(lattice)
+    blocks: list[tuple[int, int]] = []
     while side >= 4 and side % 2 == 0:
         blocks.append((min(2 ** len(blocks), 4), 2))
         side //= 2

@@ -19,10 +19,6 @@ TRAINING: dict[str, Any] = {
     "curvature_subset": 200,
     "curvature_samples": 4,
 }
-# Turned digits: where labels obey p4, z2 paths keep at most 1 % of a layer (they fit some of the
-# training set's accidents); where labels obey z2, the layers that need them give them 7 to 10 %.
-THRESHOLD = 0.03
-
 DEMO_GROUPS = "trivial,z2,p4"
 DEMO_TASKS = {
     "which digit?": "p4",
@@ -43,7 +39,6 @@ def demo_jobs(seed: int) -> list[Job]:
             blocks=((1, 2), (2, 2), (4, 2)),
             hidden=8,
             seed=seed,
-            threshold=THRESHOLD,
             training=TRAINING,
         )
         for question, obeys in DEMO_TASKS.items()

@@ -112,7 +112,7 @@ def describe(
         title=job.title,
         data=f"{data.name}, {len(data.classes)} classes",
         groups={m.name: meaning(m.name) for m in job.group_set()},
-        selection=result.selection(threshold=job.threshold),
+        selection=result.selection(rule="evidence", nats=job.nats),
         history=result.history,
         errors=paired(before, layer_errors(result.network, seed=job.seed)),
         filters=filter_pictures(result.network),
@@ -216,7 +216,7 @@ def _examples(data: ImageData) -> tuple[Example, ...]:
     """One training image of each of the first classes."""
     from groupella.reporting import Example
 
-    found = []
+    found: list[Example] = []
     for label, name in enumerate(data.classes):
         where = (data.train_y == label).nonzero().flatten()
         if len(where) and len(found) < EXAMPLES:

@@ -77,7 +77,7 @@ def select(
     ] = False,
 ) -> None:
     from groupella.experiments._jobs import Job
-    from groupella.experiments._presets import THRESHOLD, TRAINING
+    from groupella.experiments._presets import TRAINING
     from groupella.experiments._runs import RunError, load_job, with_budget
     from groupella.experiments.data import DataError
 
@@ -95,7 +95,6 @@ def select(
             increments=paths is None,
             alpha=alpha,
             seed=seed,
-            threshold=THRESHOLD,
             training=TRAINING,
         )
         if epochs is not None:

@@ -47,7 +47,7 @@ def sweep(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
     from groupella.experiments._jobs import Job
-    from groupella.experiments._presets import THRESHOLD, TRAINING
+    from groupella.experiments._presets import TRAINING
     from groupella.experiments._runs import RunError
     from groupella.experiments._study import Row, perform, summary, table, write_summary
     from groupella.experiments.data import DataError
@@ -59,7 +59,8 @@ def sweep(
         typer.echo(f"groupella sweep: {error}", err=True)
         raise typer.Exit(2) from error
     rows = []
-    for name, model, seed in itertools.product(data, paths or [None], numbers):
+    models: list[str | None] = list(paths) if paths else [None]
+    for name, model, seed in itertools.product(data, models, numbers):
         job = Job(
             title=f"{name}, {model or groups}, seed {seed}",
             data=name,
@@ -69,7 +70,6 @@ def sweep(
             alpha=alpha,
             train_size=train_size,
             seed=seed,
-            threshold=THRESHOLD,
             training={**TRAINING, "epochs": epochs},
         )
         rows.append(Row(f"{name} {model or groups} seed {seed}", job))

@@ -44,7 +44,7 @@ def check(
     seed: Annotated[int, typer.Option(help="Of inputs and elements.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the errors as JSON.")] = False,
 ) -> None:
-    from groupella.testing import equivariance_error
+    from groupella.testing import EquivarianceError, equivariance_error
 
     try:
         chosen = group_set(groups, free=False)
@@ -58,18 +58,17 @@ def check(
     lattice = tuple(sides if len(sides) > 1 else sides * dim)
     space_in = chosen.space(lattice, channels, "trivial")
     space_out = None if out is None else _space_out(module, space_in, out)
-    results = {}
+    results: dict[str, EquivarianceError] = {}
     for member in chosen:
         if member.is_trivial:
             continue
         try:
-            error = equivariance_error(
+            results[member.name] = equivariance_error(
                 module, space_in, space_out, member, seed=seed, up_to_translation=pools
             )
         except (TypeError, ValueError, RuntimeError) as problem:
             typer.echo(f"{model} cannot be checked under {member.name}: {problem}", err=True)
             raise typer.Exit(2) from problem
-        results[member.name] = error
     right = all(float(e) <= tolerance for e in results.values())
     if as_json:
         errors = {

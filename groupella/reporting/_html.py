@@ -144,12 +144,19 @@ def _heat_map(content: Content) -> str:
         )
     return (
         '<p class="quiet">Share of each path in the effective parameters of its layer (γ/P, '
-        "normalised per layer). A layer obeys the strictest group that contains all its live "
-        "paths.</p>"
+        f"normalised per layer). A path is alive {_rule(content)}. A layer obeys the strictest "
+        "group that contains all its live paths.</p>"
         f'<div class="scroll"><table class="map"><thead><tr><th></th>{heads}'
         '<th class="left">obeys</th><th class="left">how clear</th></tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def _rule(content: Content) -> str:
+    limit = content.selection.threshold
+    if content.selection.rule == "gamma":
+        return f"from a share of {100 * limit:g} %"
+    return f"when the log evidence falls by {limit:g} nats or more without it"
 
 
 def _detail(layer: LayerSelection, name: str) -> str:
