@@ -63,7 +63,7 @@ def test_one_convolution_for_all_is_the_sum_of_the_paths() -> None:
 
 
 def test_units_of_the_free_path_change_its_steps_and_nothing_else() -> None:
-    space = CANDIDATES.space((4, 4), 1)
+    space = CANDIDATES.space((2, 2), 1)
     path = GentleFC(space, space).double()
     x = torch.randn(3, *space.shape, dtype=torch.float64)
     expected = x.flatten(1) @ (path.unit * path.weight).T
@@ -81,9 +81,11 @@ def test_student_started_from_the_teacher_agrees_with_it(
     drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
 ) -> None:
     train, _, teacher = drawn
+    torch.manual_seed(0)
     student = Trunk(deep.CHANNELS, deep.CLASSES)
+    before = deep.accuracy(student, train)
     prior = deep.start_from(student, teacher)
-    assert deep.accuracy(student, train) > 0.8
+    assert deep.accuracy(student, train) > before + 0.4
     assert prior.precision("layers.0/z2") == pytest.approx(300)
 
 
