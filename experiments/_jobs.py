@@ -22,7 +22,7 @@ class Job:
     """Select among `groups` on `data`.
 
     data: as in `groupella.experiments.data.load`; with `motion`, its images moved by that group and
-        labelled so that the labels obey `obeys`
+        labelled so that the labels obey `obeys`; `keep` names classes, with commas between
     groups: names, or file.py:NAME; `paths` as in `groupella.layer.ResidualPathway`
     alpha, blocks, hidden: the trunk; `blocks=None` halves the lattice until 2 sites are left
     preset: instead of `groups`, `paths`, `blocks` and `hidden`, a row of the paper's tables by its
@@ -37,6 +37,7 @@ class Job:
     groups: str
     motion: str | None = None
     obeys: str | None = None
+    keep: str | None = None
     size: int | None = None
     train_size: int | None = None
     paths: str | None = None
@@ -68,6 +69,7 @@ class Job:
             "size": self.size,
             "seed": self.seed,
             "train_size": self.train_size,
+            "keep": None if self.keep is None else self.keep.split(","),
             "data_dir": data_dir,
             "progress": progress,
         }
