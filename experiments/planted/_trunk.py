@@ -3,9 +3,8 @@
     x → layer → ReLU → layer → ReLU → layer → ReLU → mean over sites, times √sites → linear head
 
 The image enters as one scalar channel, hidden features carry the regular fibre, the free path is a
-plain matrix (the two factors of F-FC die together: each scales the other's curvature), in units in
-which Adam's steps on it are no larger, as a function, than those on a filter. The head
-sees every fibre component, so it asks no symmetry of the layers before it; with `invariant` it sees
+plain matrix, in units in which Adam's steps on it are no larger, as a function, than those on a
+filter. The head sees every fibre component, so it asks no symmetry of the layers before it; with `invariant` it sees
 the maximum over the fibre, so that whatever the labels tell apart, some layer must.
 
 Teacher and student have equally many channels: with more of them a student could hold the orbits
