@@ -47,7 +47,7 @@ FloatArray = npt.NDArray[np.float64]
 Fibre = Literal["trivial", "regular"]
 
 NATS = 5.0
-RULE = {"nats": NATS, "nats_per_parameter": 0.5}
+NATS_PER_PARAMETER = 0.5
 CLEAR = 1.0
 DOUBT = 50.0
 REMOVED = 1e12
@@ -73,7 +73,12 @@ class LinearCase:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return {**RULE, "doubt": DOUBT, "rounds": ROUNDS, "orthogonal": self.orthogonal}
+        return {
+            "nats": [NATS, NATS_PER_PARAMETER],
+            "doubt": DOUBT,
+            "rounds": ROUNDS,
+            "orthogonal": self.orthogonal,
+        }
 
     def run(self, _: Path) -> Outcome:
         """Draw the teacher, fit the student, decide."""
@@ -220,7 +225,13 @@ class LinearStudent:
         return float(self.evidence.log_marginal_likelihood().detach())
 
     def selection(self) -> Selection:
-        return selection(self.network, self.evidence, rule="evidence", **RULE)
+        return selection(
+            self.network,
+            self.evidence,
+            rule="evidence",
+            nats=NATS,
+            nats_per_parameter=NATS_PER_PARAMETER,
+        )
 
     @torch.no_grad()
     def _solve(self) -> None:

@@ -4,8 +4,9 @@
 
 The image enters as one scalar channel, hidden features carry the regular fibre, the free path is a
 plain matrix, in units in which Adam's steps on it are no larger, as a function, than those on a
-filter. The head sees every fibre component, so it asks no symmetry of the layers before it; with `invariant` it sees
-the maximum over the fibre, so that whatever the labels tell apart, some layer must.
+filter. The head sees every fibre component, so it asks no symmetry of the layers before it; with
+`invariant` it sees the maximum over the fibre, so that whatever the labels tell apart, some layer
+must.
 
 Teacher and student have equally many channels: with more of them a student could hold the orbits
 of a larger group, let the next layer choose among them, and be right with a stricter layer than the
@@ -156,8 +157,8 @@ def _tell_sites_apart(layer: ResidualPathway) -> None:
     if not free:
         return
     shape = layer.space_in.shape
-    for path in free:
-        path.weight.zero_()
+    for matrix in free:
+        matrix.weight.zero_()
     size = layer.space_in.size
     unit = torch.eye(size).view(size, *shape)
     bias = apply(layer, torch.zeros(1, *shape))
@@ -173,8 +174,8 @@ def _tell_sites_apart(layer: ResidualPathway) -> None:
         if not isinstance(path, GentleFC):
             for weight in path.parameters():
                 weight.mul_(0.5)
-    for path in free:
-        path.weight.copy_((mask.flatten()[:, None] - 0.5) * convolution / path.unit)
+    for matrix in free:
+        matrix.weight.copy_((mask.flatten()[:, None] - 0.5) * convolution / matrix.unit)
 
 
 @torch.no_grad()
