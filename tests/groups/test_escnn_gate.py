@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.spatial.transform
 
 from groupella.groups import _escnn
 from groupella.groups._wigner import wigner_D_matrix
@@ -148,7 +149,7 @@ def test_wigner_matrices_are_those_of_lie_learn(degree: int) -> None:
 
 @pytest.mark.parametrize("degree", range(5))
 def test_wigner_matrices_are_a_representation(degree: int) -> None:
-    rotation = pytest.importorskip("scipy.spatial.transform").Rotation
+    rotation = scipy.spatial.transform.Rotation
     g, h = rotation.random(2, random_state=degree)
     D = [wigner_D_matrix(degree, *r.as_euler("ZYZ")) for r in (g, h, g * h)]
     np.testing.assert_allclose(D[0] @ D[1], D[2], atol=1e-12)

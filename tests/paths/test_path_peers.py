@@ -77,6 +77,6 @@ def test_equals_escnn(symmetry: Symmetry, fibres: tuple[str, str]) -> None:
 @CASES
 def test_equals_e2cnn(symmetry: Symmetry, fibres: tuple[str, str]) -> None:
     gspaces = pytest.importorskip("e2cnn.gspaces", reason="e2cnn needs numpy 1")
-    enn = pytest.importorskip("e2cnn.nn")
+    enn = pytest.importorskip("e2cnn.nn", reason="e2cnn works with numpy 1 only")
     space = gspaces.Rot2dOnR2 if len(symmetry.point) == 4 else gspaces.FlipRot2dOnR2
     compare("e2cnn", symmetry, fibres, space(4), enn)

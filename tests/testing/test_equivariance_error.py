@@ -188,7 +188,7 @@ def test_modules_of_escnn() -> None:
 )
 def test_modules_of_e2cnn() -> None:
     gspaces = pytest.importorskip("e2cnn.gspaces", reason="e2cnn needs numpy 1")
-    enn = pytest.importorskip("e2cnn.nn")
+    enn = pytest.importorskip("e2cnn.nn", reason="e2cnn works with numpy 1 only")
     r2 = gspaces.Rot2dOnR2(4)
     kind = enn.FieldType(r2, [r2.regular_repr])
     module = enn.R2Conv(kind, kind, 3, padding=1, padding_mode="circular")
