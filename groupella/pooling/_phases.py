@@ -144,7 +144,7 @@ class _Put(torch.autograd.Function):
         last = g.movedim(1, -1)
         if last.stride(-1) == 1:
             rows = g.new_zeros(n * sites, c)
-            rows = rows.index_copy(0, _rows(index, sites), last.reshape(-1, c))
+            rows.index_copy_(0, _rows(index, sites), last.reshape(-1, c))
             return rows.view(n, sites, c).movedim(-1, 1)
         return g.new_zeros(n, c, sites).scatter(2, index.unsqueeze(1).expand(-1, c, -1), g)
 
