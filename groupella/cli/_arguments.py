@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterable
+from inspect import ismodule
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,9 @@ def group_set(text: str, free: bool = True) -> GroupSet:
         if not isinstance(members, Iterable):
             raise ArgumentError(f"{text} is {type(found).__name__}, not a GroupSet or symmetries")
         chosen = list(members)
-        if not chosen or not all(isinstance(m, Symmetry) for m in chosen):
+        if not chosen:
+            raise ArgumentError(f"{text} is empty: it must hold at least one symmetry")
+        if not all(isinstance(m, Symmetry) for m in chosen):
             raise ArgumentError(f"{text} must hold symmetries (groupella.groups.Symmetry)")
     else:
         chosen = [named_group(name) for name in re.split(r",(?![^(]*\))", text) if name.strip()]
@@ -96,7 +99,9 @@ def from_file(text: str) -> Any:
     """The object NAME of "file.py:NAME"."""
     file, _, name = text.rpartition(":")
     path = Path(file).expanduser()
-    if not file or not path.is_file():
+    if not file:
+        raise ArgumentError(f"{text!r} names no object in the file; write file.py:NAME")
+    if not path.is_file():
         raise ArgumentError(f"there is no file {file!r}; write file.py:NAME")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -110,7 +115,7 @@ def from_file(text: str) -> Any:
     finally:
         sys.path.pop(0)
     if not hasattr(module, name):
-        public = [n for n in vars(module) if not n.startswith("_")]
+        public = [n for n, o in vars(module).items() if not n.startswith("_") and not ismodule(o)]
         raise ArgumentError(f"{path} has no {name!r}; it has {', '.join(public) or 'nothing'}")
     return getattr(module, name)
 

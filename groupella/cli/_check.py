@@ -48,26 +48,26 @@ def check(
 
     try:
         chosen = group_set(groups, free=False)
-        sides = [int(s) for s in size.split("x")]
-        found = from_file(model)
-        module: Any = _module(found)
-    except (ArgumentError, ValueError) as error:
+        checked = [member for member in chosen if not member.is_trivial]
+        if not checked:
+            raise ArgumentError(f"--groups {groups}: every model obeys the trivial group")
+        sides = _sides(size)
+        module: Any = _module(from_file(model), model)
+        lattice = sides if len(sides) > 1 else sides * (chosen.ambient.dim or 2)
+        space_in = chosen.space(lattice, channels, "trivial")
+        space_out = None if out is None else _space_out(module, space_in, out, model)
+    except ValueError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
-    dim = chosen.ambient.dim or 2
-    lattice = tuple(sides if len(sides) > 1 else sides * dim)
-    space_in = chosen.space(lattice, channels, "trivial")
-    space_out = None if out is None else _space_out(module, space_in, out)
     results: dict[str, EquivarianceError] = {}
-    for member in chosen:
-        if member.is_trivial:
-            continue
+    for member in checked:
         try:
             results[member.name] = equivariance_error(
                 module, space_in, space_out, member, seed=seed, up_to_translation=pools
             )
         except (TypeError, ValueError, RuntimeError) as problem:
-            typer.echo(f"{model} cannot be checked under {member.name}: {problem}", err=True)
+            reason = str(problem).replace("pass up_to_translation=True", "give --pools")
+            typer.echo(f"{model} cannot be checked under {member.name}: {reason}", err=True)
             raise typer.Exit(2) from problem
     right = all(float(e) <= tolerance for e in results.values())
     if as_json:
@@ -88,23 +88,39 @@ def check(
 check.__doc__ = EXAMPLES
 
 
-def _module(found: Any) -> Any:
+def _sides(size: str) -> tuple[int, ...]:
+    """From "32" or "32x48"."""
+    parts = size.split("x")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise ArgumentError(f"--size is a side such as 32, or sides such as 32x48, got {size!r}")
+    return tuple(map(int, parts))
+
+
+def _module(found: Any, name: str) -> Any:
     from torch import nn
 
     if not callable(found):
         raise ArgumentError(f"the model is {type(found).__name__}, which cannot be called")
     if isinstance(found, nn.Module):
         return found
-    made = found()
+    try:
+        made = found()
+    except Exception as error:
+        raise ArgumentError(
+            f"{name}() fails: {type(error).__name__}: {error}; a maker takes no arguments"
+        ) from error
     if not callable(made):
         raise ArgumentError(f"the maker returned {type(made).__name__}, which cannot be called")
     return made
 
 
-def _space_out(module: Any, space_in: Any, out: int) -> Any:
+def _space_out(module: Any, space_in: Any, out: int, name: str) -> Any:
     """The output lattice is what the module makes of the input's."""
     import torch
 
-    with torch.no_grad():
-        shape = module(torch.zeros(1, *space_in.shape)).shape
+    try:
+        with torch.no_grad():
+            shape = module(torch.zeros(1, *space_in.shape)).shape
+    except Exception as error:
+        raise ArgumentError(f"{name} fails on {space_in}: {error}") from error
     return space_in.with_channels(out).with_lattice(tuple(shape[2:]))

@@ -27,6 +27,15 @@ symmetric = Symmetric()
 def same():
     return nn.Conv2d(1, 2, 3, padding=1, padding_mode="circular")
 
+def strided():
+    return nn.Conv2d(1, 2, 3, padding=1, stride=2, padding_mode="circular")
+
+def broken():
+    raise KeyError("weights")
+
+def needy(width):
+    return nn.Conv2d(1, width, 3)
+
 NUMBER = 3
 """
 
@@ -69,6 +78,9 @@ def test_a_circular_convolution_moves_with_shifts_but_not_with_turns(models: Pat
         ("NUMBER", "z2", "cannot be called"),
         ("nothing", "z2", "has no 'nothing'"),
         ("symmetric", "p5", "no group 'p5'"),
+        ("symmetric", "none", "every model obeys the trivial group"),
+        ("broken", "z2", "KeyError: 'weights'"),
+        ("needy", "z2", "a maker takes no arguments"),
     ],
 )
 def test_wrong_arguments_exit_with_two(models: Path, model: str, groups: str, message: str) -> None:
@@ -80,3 +92,29 @@ def test_wrong_arguments_exit_with_two(models: Path, model: str, groups: str, me
 def test_help_shows_examples() -> None:
     result = CliRunner().invoke(app, ["check", "--help"])
     assert "groupella check my_model.py:make --groups p4" in result.output
+
+
+def test_a_rotation_of_oblong_images_is_refused_in_one_line(models: Path) -> None:
+    arguments = ["check", f"{models}:symmetric", "--groups", "p4", "--size", "8x6"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_a_size_is_made_of_numbers(models: Path) -> None:
+    result = CliRunner().invoke(app, ["check", f"{models}:symmetric", "--size", "abc"])
+    assert result.exit_code == 2
+    assert "--size is a side such as 32" in result.output
+
+
+def test_a_stride_is_told_of_the_option_and_not_of_the_argument(models: Path) -> None:
+    code, output = check(f"{models}:strided", "--groups", "z2", "--out", "2")
+    assert code == 2
+    assert "--pools" in output
+    assert "up_to_translation" not in output
+
+
+def test_a_file_without_a_name_is_told_so(models: Path) -> None:
+    code, output = check(str(models), "--groups", "z2")
+    assert code == 2
+    assert "write file.py:NAME" in output
