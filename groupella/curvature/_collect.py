@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from groupella.likelihoods import Likelihood
-from groupella.shared_maps import taping
+from groupella.shared_maps import Sharing, taping
 
 from ._modes import Mode, MonteCarlo
 from ._piecewise import PiecewiseLinear
 from ._plan import Plan
 from ._stock import is_stock, stock_forward, stock_maps
-from ._tape import Approximation, BatchTape, Factors, Sharing
+from ._tape import Approximation, BatchTape, Factors
 
 
 class Columns:

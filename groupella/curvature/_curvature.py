@@ -9,13 +9,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from groupella.likelihoods import Likelihood
+from groupella.shared_maps import Sharing
 
 from ._batches import Inputs
 from ._collect import Collector, Columns, undisturbed
 from ._modes import Exact, Mode, Subset
 from ._plan import Plan
 from ._sums import Sums
-from ._tape import Approximation, Sharing
+from ._tape import Approximation
 from .kronecker import KroneckerBlock
 
 Data = tuple[Tensor, Tensor] | Iterable[Any]

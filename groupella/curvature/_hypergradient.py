@@ -20,13 +20,14 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from groupella.likelihoods import Likelihood
+from groupella.shared_maps import Sharing
 
 from ._batches import Inputs
 from ._collect import Collector, Columns, undisturbed
 from ._curvature import Curvature, Data, collect
 from ._modes import Exact, Mode, Subset
 from ._plan import Plan
-from ._tape import Approximation, Sharing
+from ._tape import Approximation
 
 Objective = Callable[[Curvature], Tensor]
 Cotangents = Mapping[str, tuple[Tensor, Tensor]]
@@ -141,6 +142,7 @@ def _as_leaves(blocks: Curvature) -> tuple[Curvature, list[Tensor]]:
             block,
             input_factors=block.input_factors.detach().requires_grad_(),
             output_factors=block.output_factors.detach().requires_grad_(),
+            input_rows=None,
         )
         for name, block in blocks.items()
     }

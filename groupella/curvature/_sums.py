@@ -44,7 +44,7 @@ class Sums:
             summed = torch.tensor(counts, dtype=torch.float64, device=device)
             for tensor in (total.input_gram, total.output_gram, summed):
                 dist.all_reduce(tensor, group=process_group)
-            total.uses = float(summed[0])
+            total.uses, total.input_rows = float(summed[0]), None
             total.input_rank, total.output_rank = int(summed[1]), int(summed[2])
         return seen
 
@@ -65,6 +65,7 @@ class Sums:
                         None if seen == self.count else seen,
                         f.input_rank,
                         f.output_rank,
+                        f.input_rows,
                     ),
                 )
 

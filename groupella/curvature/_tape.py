@@ -18,17 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from groupella.shared_maps import BlockMap, SharedLinearMap
+from groupella.shared_maps import BlockMap, LinearMap, SharedLinearMap, Sharing
 
 Approximation = Literal["expand", "reduce"]
-Sharing = Literal["block", "sum"]
 
 
 @dataclass
 class Factors:
     """Sums for one parameter, before any scaling.
 
-    `uses` counts data × positions; the ranks count the outer products in each matrix.
+    `uses` counts data × positions; the ranks count the outer products in each matrix. Where these
+    are few, `input_rows` (blocks, rows, D_in) holds the vectors themselves.
     """
 
     shared_map: SharedLinearMap
@@ -37,6 +37,7 @@ class Factors:
     uses: float
     input_rank: int
     output_rank: int = 0
+    input_rows: Tensor | None = None
 
     def add(self, other: Factors) -> None:
         """Add those of another batch."""
@@ -45,6 +46,7 @@ class Factors:
         self.uses += other.uses
         self.input_rank += other.input_rank
         self.output_rank += other.output_rank
+        self.input_rows = _joined(self.input_rows, other.input_rows)
 
 
 @dataclass
@@ -87,17 +89,21 @@ class BatchTape:
                 f"{name}: the output has {y.shape[0]} samples along its first axis, the batch has "
                 f"{self._batch}. Keep the batch axis first and fold nothing into it."
             )
-        if self._sharing is not None and isinstance(shared_map, BlockMap):
-            shared_map = replace(shared_map, sharing=self._sharing)
+        if isinstance(shared_map, BlockMap):
+            # A block has one position: reduce has nothing to average, and must not sum blocks.
+            sharing = "block" if self._reduce else self._sharing or shared_map.sharing
+            shared_map = replace(shared_map, sharing=sharing)
         with torch.set_grad_enabled(self.differentiable):
             gram = self._input_gram(shared_map, x)
         d_out = shared_map.as_blocks(parameter.detach()).shape[1]
         positions = 1 if self._reduce else shared_map.positions
-        rank = self._batch * (
-            shared_map.input_positions if isinstance(shared_map, BlockMap) else positions
-        )
         nothing = gram.new_zeros(1, d_out, d_out)
-        new = Factors(shared_map, gram, nothing, self._batch * positions, rank)
+        new = Factors(shared_map, gram, nothing, self._batch * positions, self._batch * positions)
+        if isinstance(shared_map, BlockMap | LinearMap):
+            rows = shared_map.input_rows(x if self.differentiable else x.detach())
+            if rows is not None:
+                new.input_rank = self._batch
+                new.input_rows = _if_few(rows)
         if name in self.factors:
             self.factors[name].add(new)
         else:
@@ -162,6 +168,17 @@ class BatchTape:
             return shared_map.output_gram(g)
         total = shared_map.outputs(g).sum(2)
         return torch.einsum("nbi,nbj->bij", total, total)
+
+
+def _if_few(rows: Tensor) -> Tensor | None:
+    """A copy of rows (blocks, R, D), if there are so few that they say more than their gram."""
+    return rows.clone() if 2 * rows.shape[1] <= rows.shape[2] else None
+
+
+def _joined(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    if a is None or b is None or 2 * (a.shape[1] + b.shape[1]) > a.shape[2]:
+        return None
+    return torch.cat([a, b], 1)
 
 
 def _plus(total: Tensor, new: Tensor) -> Tensor:

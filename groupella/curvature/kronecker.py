@@ -32,7 +32,8 @@ class KroneckerBlock:
     `order[k]` is the flat index in the parameter of entry k of its blocks (B, D_out, D_in); None
     when they are in the same order. `count` data were summed to represent `n_data`. The ranks say
     how many outer products were summed in each matrix, where that is known: few data leave many
-    eigenvalues exactly zero, and need not be looked for.
+    eigenvalues exactly zero, which need not be looked for. `input_rows` (blocks, R, D_in) are the
+    vectors that A sums, where these are few: A has the eigenvalues of their R × R products.
     """
 
     input_factors: Tensor
@@ -44,6 +45,7 @@ class KroneckerBlock:
     n_data: float | None = None
     input_rank: int | None = None
     output_rank: int | None = None
+    input_rows: Tensor | None = None
 
     def __post_init__(self) -> None:
         a, g = self.input_factors, self.output_factors
@@ -106,10 +108,11 @@ class KroneckerBlock:
     @cached_property
     def factor_eigenvalues(self) -> tuple[Tensor, Tensor]:
         """(λ, μ) of A and G, (blocks or 1, D), float64, not negative."""
-        return (
-            _eigenvalues(self.input_factors, self.input_rank),
-            _eigenvalues(self.output_factors, self.output_rank),
-        )
+        if self.input_rows is None:
+            lam = _eigenvalues(self.input_factors, self.input_rank)
+        else:
+            lam = _eigenvalues_of_rows(self.input_rows)
+        return lam, _eigenvalues(self.output_factors, self.output_rank)
 
     @cached_property
     def factor_eigenvectors(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -171,6 +174,7 @@ class KroneckerBlock:
             self,
             input_factors=self.input_factors.detach(),
             output_factors=self.output_factors.detach(),
+            input_rows=None if self.input_rows is None else self.input_rows.detach(),
         )
 
     def _sum(self, of: Callable[[Tensor], Tensor]) -> Tensor:
@@ -230,6 +234,13 @@ def _eigenvalues(factor: Tensor, rank: int | None) -> Tensor:
 def _eigvalsh(matrices: Tensor) -> Tensor:
     values: Tensor = torch.linalg.eigvalsh(matrices)
     return values
+
+
+def _eigenvalues_of_rows(rows: Tensor) -> Tensor:
+    """Ascending eigenvalues (blocks, D) of zᵀz for rows z (blocks, R, D), R < D."""
+    z = rows.double()
+    values = _eigvalsh(z @ z.mT).clamp(min=0.0)
+    return torch.cat([values.new_zeros(len(z), z.shape[2] - z.shape[1]), values], 1)
 
 
 def _of_rank(matrices: Tensor, rank: int) -> Tensor:

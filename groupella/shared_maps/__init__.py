@@ -15,6 +15,7 @@ from ._basis import DenseBasisMap as DenseBasisMap
 from ._bias import BiasMap as BiasMap
 from ._bias import TangentMap as TangentMap
 from ._block import BlockMap as BlockMap
+from ._block import Sharing as Sharing
 from ._conv import ConvMap as ConvMap
 from ._linear import LinearMap as LinearMap
 from ._projected import ProjectedMap as ProjectedMap

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor
 
-from ._grams import block_gram, row_gram
+from ._grams import block_gram
 
-Sharing = Literal["block", "sum"]
+Sharing = Literal["auto", "block", "sum"]
+LARGEST_OWN = 512
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,9 @@ class BlockMap:
 
     `sharing` says how blocks share curvature. "block": H_b = 1/N A_b ⊗ G_b. "sum": one output
     factor for all, H_b = 1/(N·B) A_b ⊗ Σ_b G_b, far cheaper where D_out is large; the blocks then
-    count as positions.
+    count as positions. The default, "auto", is "block" up to D_out = 512 and "sum" beyond: by block
+    is closer to the exact curvature, but B decompositions of large matrices are slow. See
+    docs/curvature.md.
     """
 
     weight: str
@@ -30,20 +33,22 @@ class BlockMap:
     d_in: int
     d_out: int
     axes: str = "boi"
-    sharing: Sharing = "block"
+    sharing: Sharing = "auto"
 
     def __post_init__(self) -> None:
+        if self.sharing not in get_args(Sharing):
+            raise ValueError(f'sharing is "auto", "block" or "sum", got {self.sharing!r}.')
         if sorted(self.axes) != ["b", "i", "o"]:
             raise ValueError(f'axes must be a permutation of "boi", got {self.axes!r}.')
 
     @property
-    def positions(self) -> int:
-        return self.blocks if self.sharing == "sum" else 1
+    def sums(self) -> bool:
+        """Whether all blocks have one output factor."""
+        return self.sharing == "sum" or (self.sharing == "auto" and self.d_out > LARGEST_OWN)
 
     @property
-    def input_positions(self) -> int:
-        """How many inputs of one sample each block has: one, whatever the sharing."""
-        return 1
+    def positions(self) -> int:
+        return self.blocks if self.sums else 1
 
     def as_blocks(self, weight: Tensor) -> Tensor:
         size = {"b": self.blocks, "o": self.d_out, "i": self.d_in}
@@ -55,11 +60,14 @@ class BlockMap:
 
     def outputs(self, g: Tensor) -> Tensor:
         z = g.reshape(g.shape[0], self.blocks, 1, self.d_out)
-        return z.transpose(1, 2) if self.sharing == "sum" else z
+        return z.transpose(1, 2) if self.sums else z
+
+    def input_rows(self, x: Tensor) -> Tensor:
+        """(B, N, D_in): the inputs themselves, one for each sample and block."""
+        return x.reshape(x.shape[0], self.blocks, self.d_in).transpose(0, 1)
 
     def input_gram(self, x: Tensor) -> Tensor:
         return block_gram(self.inputs(x))
 
     def output_gram(self, g: Tensor) -> Tensor:
-        z = self.outputs(g)
-        return row_gram(z).unsqueeze(0) if self.sharing == "sum" else block_gram(z)
+        return block_gram(self.outputs(g))

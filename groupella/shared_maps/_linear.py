@@ -31,6 +31,10 @@ class LinearMap:
     def outputs(self, g: Tensor) -> Tensor:
         return g.reshape(g.shape[0], 1, self.positions, self.d_out)
 
+    def input_rows(self, x: Tensor) -> Tensor | None:
+        """(1, N, D_in): the inputs themselves, where a sample has one."""
+        return x.reshape(1, x.shape[0], self.d_in) if self.positions == 1 else None
+
     def input_gram(self, x: Tensor) -> Tensor:
         return row_gram(self.inputs(x)).unsqueeze(0)
 

@@ -8,7 +8,7 @@ datum, one position), the block is the Gauss–Newton matrix Σ_n J_nᵀ Λ_n J_
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 import torch
@@ -50,8 +50,10 @@ def recorded_maps(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Recorded]
     return f, uses
 
 
-def ggn_blocks(network: nn.Module, likelihood: Likelihood, x: Tensor) -> dict[str, Tensor]:
-    """The exact GGN block Σ_n J_nᵀ Λ_n J_n of every parameter, by `torch.func`: (size, size)."""
+def ggn_blocks(
+    network: nn.Module, likelihood: Likelihood, x: Tensor, names: Collection[str] | None = None
+) -> dict[str, Tensor]:
+    """The exact GGN block Σ_n J_nᵀ Λ_n J_n by `torch.func`, (size, size), of parameters or all."""
     parameters = {name: p.detach() for name, p in network.named_parameters()}
 
     def output(parameter: Tensor, name: str, datum: Tensor) -> Tensor:
@@ -64,6 +66,8 @@ def ggn_blocks(network: nn.Module, likelihood: Likelihood, x: Tensor) -> dict[st
     hessian, k = root @ root.mT, root.shape[1]
     blocks = {}
     for name, parameter in parameters.items():
+        if names is not None and name not in names:
+            continue
         jacobian = torch.stack(
             [torch.func.jacrev(output)(parameter, name, datum).reshape(k, -1) for datum in x]
         )

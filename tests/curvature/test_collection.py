@@ -225,6 +225,23 @@ def test_networks_that_depend_on_the_memory_layout_work(images: tuple[Tensor, Te
     torch.testing.assert_close(found["conv.weight"].to_dense(), expected["0.weight"].to_dense())
 
 
+def test_few_data_are_remembered_as_they_were() -> None:
+    """Of few data the inputs themselves are kept, whatever happens to them in place afterwards."""
+    network = nn.Sequential(
+        nn.Linear(40, 30), nn.ReLU(inplace=True), nn.Linear(30, 20), nn.ReLU(inplace=True)
+    ).double()
+    x = torch.randn(12, 40, dtype=torch.float64)
+    for batch_size in (5, 12):
+        blocks = curvature(network, Categorical(), (x, x), batch_size=batch_size)
+        for name, block in blocks.items():
+            dense = torch.linalg.eigvalsh(block.to_dense())
+            found = block.eigenvalues().sort().values
+            torch.testing.assert_close(found, dense.clamp(min=0), rtol=1e-6, atol=1e-9)
+            if name.endswith("weight"):
+                assert block.input_rank == 12
+                assert block.input_rows is not None
+
+
 class Broken(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         raise ArithmeticError("on purpose")

@@ -19,7 +19,8 @@ from groupella.paths import (
     SparseConv,
     SparseFC,
 )
-from groupella.testing._curvature import CurvatureCase
+from groupella.shared_maps import BlockMap
+from groupella.testing import CurvatureCase
 
 Build = Callable[[FeatureSpace, FeatureSpace], nn.Module]
 
@@ -28,6 +29,7 @@ GROUPS = GroupSet(p4(), translations(2))
 PATHS: dict[str, Build] = {
     "FC": lambda a, b: FullyConnected(a, b, paper_biases=True),
     "F-FC": lambda a, b: FactoredFC(a, b, paper_biases=True),
+    "F-FC summed": lambda a, b: FactoredFC(a, b, sharing="sum"),
     "F-FC by block": lambda a, b: FactoredFC(a, b, sharing="block"),
     "F-FC over the group": lambda a, b: FactoredFC(a, b, over="group"),
     "S-FC": lambda a, b: SparseFC(a, b, paper_biases=True),
@@ -53,6 +55,15 @@ class TestPaths(CurvatureCase):
 
     def inputs(self) -> Tensor:
         return torch.randn(2, *GROUPS.space((3, 3), 2).shape)
+
+
+def test_large_blocks_share_their_output_factor() -> None:
+    space = GroupSet(translations(2)).space((24, 24), 2, fibre="trivial")
+    maps = FactoredFC(space, space, sharing="auto").shared_maps()
+    assert maps["theta1"].positions == 2
+    assert maps["theta2"].positions == 1
+    with pytest.raises(ValueError, match="sharing is"):
+        BlockMap("weight", 2, 3, 4, sharing="other")  # type: ignore[arg-type]
 
 
 EXACT: dict[str, Build] = {

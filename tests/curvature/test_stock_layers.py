@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.testing._curvature import CurvatureCase
+from groupella.testing import CurvatureCase
 
 
 class TestLinear(CurvatureCase):
