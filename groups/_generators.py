@@ -71,6 +71,12 @@ def _permutation(array: NDArray[np.generic], size: int, what: str) -> NDArray[np
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{what} does not permute integers, got {array.tolist()}")
     images = array.astype(np.intp)
+    outside = images[(images < 0) | (images >= size)]
+    if len(outside):
+        raise ValueError(
+            f"{what} has the index {outside[0]}, which is out of range: "
+            f"{'components' if what.startswith('fibre') else 'sites'} are 0…{size - 1}"
+        )
     if not np.array_equal(np.sort(images), np.arange(size)):
         missing = sorted(set(range(size)) - set(images.tolist()))[:5]
         raise ValueError(f"{what} is not a bijection of {size} points: nothing moves to {missing}")

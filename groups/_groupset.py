@@ -8,6 +8,7 @@ Hom of the group that G and H generate.
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from ._symmetry import Symmetry
 
 __all__ = ["GroupSet"]
 
+_DEFAULT_AXIS = (("flips", "flips(1)"), ("mirror", "mirror(1)"))
+
 
 @dataclass(frozen=True, init=False, repr=False)
 class GroupSet:
@@ -38,7 +41,9 @@ class GroupSet:
             )
         for member in members:
             if not isinstance(member, Symmetry):
-                raise TypeError(f"a group set is made of symmetries, got {member!r}")
+                raise TypeError(
+                    f"a group set is made of symmetries, got {member!r}{_remedy(member)}"
+                )
         for a, b in itertools.combinations(members, 2):
             if a.name == b.name:
                 raise ValueError(f"two symmetries are named {a.name}: names must differ")
@@ -73,7 +78,7 @@ class GroupSet:
 
     def contains(self, larger: str, smaller: str) -> bool:
         """Whether the member ``smaller`` is a subgroup of the member ``larger``."""
-        return is_inside(self[smaller], self[larger])
+        return is_inside(self.member(smaller), self.member(larger))
 
     def subgroups(self, name: str) -> tuple[str, ...]:
         """The members inside a member (itself too), in order."""
@@ -100,7 +105,8 @@ class GroupSet:
 
     def join(self, *names: str) -> Symmetry:
         """The group that members generate: what is equivariant to it is so to all of them."""
-        return joined([self[n] for n in names], "&".join(names))
+        members = [self.member(n) for n in names]
+        return joined(members, "&".join(m.name for m in members))
 
     def intersections(self) -> dict[str, Symmetry]:
         """The joins of members that are no members: what closes their subspaces under intersection.
@@ -123,14 +129,34 @@ class GroupSet:
     def _properly(self, larger: str, smaller: str) -> bool:
         return self.contains(larger, smaller) and not self.contains(smaller, larger)
 
-    def __getitem__(self, name: str) -> Symmetry:
+    def member(self, name: str) -> Symmetry:
+        """As ``groups[name]``, but a ValueError with the nearest name when there is none."""
+        found = self._find(name)
+        if found is None:
+            near = difflib.get_close_matches(str(name), self.names, n=1, cutoff=0.3)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"no member {name!r} in {self}{hint}")
+        return found
+
+    def _find(self, name: object) -> Symmetry | None:
+        """By name, ``"flips(1)"`` and ``"mirror(1)"`` being those of the default axis."""
         for member in self.members:
             if member.name == name:
                 return member
-        raise KeyError(f"no symmetry is named {name!r} in {self}")
+        for member in self.members:
+            has_default = member.is_catalogue and member.dim == 2
+            if has_default and (member.name, name) in _DEFAULT_AXIS:
+                return member
+        return None
+
+    def __getitem__(self, name: str) -> Symmetry:
+        found = self._find(name)
+        if found is None:
+            raise KeyError(f"no symmetry is named {name!r} in {self}")
+        return found
 
     def __contains__(self, name: object) -> bool:
-        return any(name in (m.name, m) for m in self.members)
+        return name in self.members or self._find(name) is not None
 
     def __iter__(self) -> Iterator[Symmetry]:
         return iter(self.members)
@@ -140,6 +166,15 @@ class GroupSet:
 
     def __repr__(self) -> str:
         return f"GroupSet({', '.join(self.names)})"
+
+
+def _remedy(given: object) -> str:
+    """What to write instead of a list of symmetries, or of a function that makes one."""
+    if isinstance(given, list | tuple | set | frozenset | GroupSet):
+        return ": unpack it, GroupSet(*list)"
+    if callable(given):
+        return f": call it, {getattr(given, '__name__', 'symmetry')}()"
+    return ""
 
 
 def _same(a: Symmetry, b: Symmetry) -> bool:

@@ -73,7 +73,8 @@ def test_error_names_the_offender(attempt: Callable[[], object], offender: str) 
         ([], None, "mine has no generators"),
         ([[0, 1, 2]], None, "generator 0 of mine permutes 3 points, expected 4"),
         ([[0, 1, 2, 3], [0, 0, 1, 2]], None, "generator 1 of mine is not a bijection"),
-        ([[0, 1, 2, 4]], None, "not a bijection"),
+        ([[0, 1, 2, 4]], None, "generator 0 of mine has the index 4, .* range: sites are 0…3"),
+        ([[0, 1, 2, -1]], None, "index -1, which is out of range: sites are 0…3"),
         ([[0.0, 1.0, 2.0, 3.0]], None, "generator 0 of mine does not permute integers"),
         ([np.eye(3)], None, r"generator 0 of mine has shape \(3, 3\)"),
         ([2 * np.eye(4)], None, "generator 0 of mine is not orthogonal"),
@@ -157,11 +158,35 @@ def test_symmetry_outside_the_ambient() -> None:
         space.sample("p4", 3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="made of symmetries"):
         GroupSet("p4")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"unpack it, GroupSet\(\*list\)"):
+        GroupSet([z2(), p4()])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"call it, z2\(\)"):
+        GroupSet(z2, p4)  # type: ignore[arg-type]
     turn = GroupSet(p4()).space((4, 4), 1).generators(p4())[-1]
     with pytest.raises(ValueError, match="does not contain rot"):
         space.act(turn, np.zeros((1, 2, 4, 4)))
     with pytest.raises(ValueError, match="different lattices"):
         turn * GroupSet(p4()).space((5, 5), 1).identity()
+
+
+def test_unknown_names_are_value_errors_with_the_nearest_one() -> None:
+    groups = GroupSet(z2(), p4())
+    for attempt in (groups.subgroups, groups.supergroups, groups.join, groups.member):
+        with pytest.raises(ValueError, match=r"no member 'p5' in .*; did you mean 'p4'"):
+            attempt("p5")
+    with pytest.raises(ValueError, match=r"^no member 'zz' in GroupSet\(z2, p4\)"):
+        groups.contains("p4", "zz")
+    with pytest.raises(KeyError):
+        groups["zz"]
+
+
+def test_the_default_axis_may_be_named() -> None:
+    groups = GroupSet(flips(1), flips(0))
+    assert "flips(1)" in groups
+    assert groups["flips(1)"] == flips(1)
+    assert groups.contains("flips(1)", "flips")
+    assert "flips(1)" not in GroupSet(flips(0))
+    assert "flips(2)" not in groups
 
 
 def test_flips_and_half_turns_live_on_rectangles() -> None:
