@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, Symmetry, trivial
-from groupella.shared_maps import BiasMap, BlockMap, SharedLinearMap, record
+from groupella.shared_maps import BiasMap, BlockMap, SharedLinearMap, Sharing, record
 
 from ._checks import GAIN, check_input, check_spaces
 
 Points = Literal["lattice", "group"]
-Sharing = Literal["block", "sum"]
 
 
 class FactoredFC(nn.Module):
@@ -39,7 +38,7 @@ class FactoredFC(nn.Module):
         space_out: FeatureSpace,
         *,
         over: Points = "lattice",
-        sharing: Sharing = "sum",
+        sharing: Sharing = "auto",
         paper_biases: bool = False,
     ) -> None:
         super().__init__()

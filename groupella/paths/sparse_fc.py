@@ -20,6 +20,7 @@ from groupella.shared_maps import (
     BiasMap,
     BlockMap,
     SharedLinearMap,
+    Sharing,
     TangentMap,
     record,
     recording,
@@ -27,7 +28,7 @@ from groupella.shared_maps import (
 
 from ._anchors import Grid, new_omega
 from ._checks import GAIN, check_input, check_spaces
-from .factored_fc import Sharing, sum_over_channels, sum_over_points
+from .factored_fc import sum_over_channels, sum_over_points
 
 
 class SparseFC(nn.Module):
@@ -48,7 +49,7 @@ class SparseFC(nn.Module):
         *,
         omega: float = 1.0,
         learn_positions: bool = False,
-        sharing: Sharing = "sum",
+        sharing: Sharing = "auto",
         paper_biases: bool = False,
     ) -> None:
         super().__init__()

@@ -93,7 +93,7 @@ def test_gradients_are_sums_over_positions(name: str, biases: bool) -> None:
 
 @pytest.mark.parametrize("make", [FactoredFC, SparseFC])
 def test_blocks_may_share_their_output_factor(make: type[nn.Module]) -> None:
-    path = make(SOURCE, POOLED)
+    path = make(SOURCE, POOLED, sharing="sum")
     positions = {name: shared.positions for name, shared in path.shared_maps().items()}
     assert positions["theta2"] == SOURCE.shape[0]
     assert positions["theta1"] == POOLED.shape[0]
