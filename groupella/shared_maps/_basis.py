@@ -8,7 +8,6 @@ A dense basis (n_b, V′, V) is the same with one patch, the whole input, and F�
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -152,8 +151,3 @@ class DenseBasisMap:
     def output_gram(self, g: Tensor) -> Tensor:
         z = g.reshape(g.shape[0], self.out_channels, self.positions)
         return (z @ z.mT).sum(0, keepdim=True)
-
-
-def anchors_as_basis(anchors: Tensor, kernel: Sequence[int]) -> Tensor:
-    """Anchor functions φ (points, M) of a kernel window as a basis (M, 1, 1, *kernel)."""
-    return anchors.mT.reshape(-1, 1, 1, *kernel)
