@@ -17,9 +17,12 @@ from groupella.networks.__main__ import main as print_networks
 
 DOCS = Path(__file__).parents[2] / "docs"
 SHOWN = {
+    "bases.md": 6,
     "custom-groups.md": 4,
     "custom-paths.md": 3,
     "evidence.md": 3,
+    "groups.md": 4,
+    "layers.md": 6,
     "networks.md": 2,
     "training.md": 1,
 }
