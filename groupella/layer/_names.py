@@ -63,11 +63,17 @@ def named_paths(text: str, groups: GroupSet, spaces: Spaces) -> dict[str, Path]:
     return found
 
 
-def free_path(name: str, spaces: Spaces) -> Path:
-    """A path without symmetry, straight to the pooled lattice."""
+def parsed_free(name: str) -> tuple[str, str]:
+    """The kind and the variant of a path without symmetry."""
     kind, member, variant = _parsed(name)
     if kind not in FREE or member:
         raise ValueError(f"a free path is one of {', '.join(FREE)} or F-FC/group, got {name!r}")
+    return kind, variant
+
+
+def free_path(name: str, spaces: Spaces) -> Path:
+    """A path without symmetry, straight to the pooled lattice."""
+    kind, variant = parsed_free(name)
     biases = spaces.paper_biases
     if kind == "FC":
         return FullyConnected(spaces.input, spaces.outer, paper_biases=biases)

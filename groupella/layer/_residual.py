@@ -27,10 +27,12 @@ from groupella.pooling import PolyphasePool, take_phase
 from groupella.shared_maps import SharedLinearMap, record
 
 from ._bias import InvariantBiasMap
+from ._checks import check_dtype, check_groups
 from ._members import Members, increment_paths, member_paths, members_containing
-from ._names import Spaces, named_paths
+from ._names import Spaces, named_paths, parsed_free
 
 Init = Literal["earn", "balanced"]
+Norm = Literal["inf", "l1", "l2"]
 
 GAIN = 2.0**0.5
 SMALL = 0.03
@@ -82,12 +84,16 @@ class ResidualPathway(nn.Module):
         bias: bool = True,
         paper_biases: bool = False,
         free: str = "F-FC",
-        norm: Literal["inf", "l1", "l2"] = "inf",
+        norm: Norm = "inf",
     ) -> None:
         super().__init__()
+        check_groups(groups)
         inner = _checked(space_in, space_out, groups, stride)
         if init not in get_args(Init):
             raise ValueError(f"ResidualPathway: init is 'earn' or 'balanced', got {init!r}")
+        if norm not in get_args(Norm):
+            raise ValueError(f"ResidualPathway: norm is 'inf', 'l1' or 'l2', got {norm!r}")
+        parsed_free(free)
         self.space_in, self.space_out, self.groups = space_in, space_out, groups
         self.stride, self.init = stride, init
         self.pool = PolyphasePool(inner, norm) if stride == 2 else None
@@ -140,6 +146,7 @@ class ResidualPathway(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.space_in.check(x)
+        check_dtype(self, x)
         inner, outer = self._sums(x)
         if self.pool is not None and inner is not None:
             inner = take_phase(inner, self.pool.choose(inner))
@@ -175,8 +182,7 @@ class ResidualPathway(nn.Module):
 
     def strict(self, name: str) -> ResidualPathway:
         """This layer with only the paths in the subspace of that member; parameters are shared."""
-        if name not in self.groups:
-            raise ValueError(f"no member {name!r} in {self.groups}")
+        name = self.groups.member(name).name
         kept = [path for path, members in self.subspaces.items() if name in members]
         if not kept:
             raise ValueError(f"no path of this layer lies in the subspace of {name}")

@@ -137,6 +137,17 @@ def test_spaces_that_do_not_fit() -> None:
         ResidualPathway(SPACE, SPACE, GROUPS, stride=3)
     with pytest.raises(ValueError, match="init is 'earn' or 'balanced'"):
         layer("CONV", init="kaiming")
+    with pytest.raises(ValueError, match="norm is 'inf', 'l1' or 'l2', got 'zzz'"):
+        layer("CONV", norm="zzz")
+    turns = GroupSet(g.z2(), g.p4())
+    space = turns.space((4, 4), 1)
+    for paths in (None, "CONV"):
+        with pytest.raises(ValueError, match="unknown path 'FFC'; did you mean 'F-FC'"):
+            ResidualPathway(space, space, turns, paths, free="FFC")
+    with pytest.raises(TypeError, match=r"groups is a GroupSet, got a list: GroupSet\(\*list\)"):
+        ResidualPathway(SPACE, SPACE, list(GROUPS))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"got a Symmetry: GroupSet\(p4\)"):
+        ResidualPathway(SPACE, SPACE, g.p4())  # type: ignore[arg-type]
     odd = GROUPS.space((5, 5), 2)
     with pytest.raises(ValueError, match="must be even"):
         ResidualPathway(odd, odd, GROUPS, stride=2)
@@ -148,7 +159,13 @@ def test_input_that_does_not_fit() -> None:
         made(torch.zeros(1, 2, 4, 4))
     with pytest.raises(TypeError, match="floating-point"):
         made(torch.zeros(1, *SPACE.shape, dtype=torch.int32))
-    with pytest.raises(ValueError, match="no member 'p6'"):
+    with pytest.raises(
+        TypeError, match=r"parameters of torch.float32, got an input of torch.float64: convert"
+    ):
+        made(torch.zeros(1, *SPACE.shape, dtype=torch.float64))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made(torch.zeros(1, *SPACE.shape, dtype=torch.bfloat16))
+    with pytest.raises(ValueError, match=r"no member 'p6' in .*; did you mean 'p4'"):
         made.strict("p6")
     with pytest.raises(ValueError, match="no path of this layer lies in"):
         made.strict("p4")
