@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from groupella.curvature import curvature
 from groupella.groups import FeatureSpace, GroupSet, p4, translations
+from groupella.likelihoods import Categorical
 from groupella.paths import (
     Conv,
     DenseBasis,
@@ -21,6 +23,7 @@ from groupella.paths import (
 )
 from groupella.shared_maps import BlockMap
 from groupella.testing import CurvatureCase
+from groupella.testing._curvature import Readout, ggn_blocks
 
 Build = Callable[[FeatureSpace, FeatureSpace], nn.Module]
 
@@ -55,6 +58,22 @@ class TestPaths(CurvatureCase):
 
     def inputs(self) -> Tensor:
         return torch.randn(2, *GROUPS.space((3, 3), 2).shape)
+
+
+@pytest.mark.parametrize("name", ["S-FC", "S-CONV"])
+def test_lengthscales_and_biases_are_exact_everywhere(name: str) -> None:
+    """Many data and positions: the tangent block is the GGN block all the same."""
+    space = GROUPS.space((3, 3), 2)
+    x = torch.randn(4, *space.shape, dtype=torch.float64)
+    network = Readout(PATHS[name](space, space).double(), x)
+    blocks = curvature(network, Categorical(), (x, x))
+    exact = ggn_blocks(network, Categorical(), x)
+    small = [n for n in exact if "omega" in n or "bias" in n]
+    assert len(small) >= 2
+    for parameter in small:
+        torch.testing.assert_close(
+            blocks[parameter].to_dense(), exact[parameter], rtol=0, atol=1e-10
+        )
 
 
 def test_large_blocks_share_their_output_factor() -> None:
