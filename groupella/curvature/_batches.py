@@ -30,7 +30,7 @@ class Inputs:
 
     def __iter__(self) -> Iterator[Tensor]:
         if _is_pair(self._data):
-            yield from self._of_pair(self._data[0])
+            yield from self._of_pair(_inputs(self._data))
         else:
             yield from self._of_batches(self._data)
 
@@ -51,7 +51,7 @@ class Inputs:
                     "data must be a pair (x, y) or an iterable of such pairs, got a "
                     f"{type(batch).__name__} in the place of a pair."
                 )
-            x = batch[0]
+            x = _inputs(batch)
             self.seen += x.shape[0]
             if left is not None:
                 x = x[:left]
@@ -62,3 +62,13 @@ class Inputs:
 
 def _is_pair(data: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[0], Tensor)
+
+
+def _inputs(pair: Sequence[Any]) -> Tensor:
+    """x of (x, y); y is not used, but must belong to it."""
+    x, y = pair
+    if isinstance(y, Tensor) and y.shape[:1] != x.shape[:1]:
+        raise ValueError(
+            f"x and y must be of one length, got {len(x)} inputs and {len(y)} targets."
+        )
+    return x  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from groupella.likelihoods import Likelihood
 from groupella.shared_maps import Sharing, taping
 
-from ._modes import Mode, MonteCarlo
+from ._modes import Exact, Mode, MonteCarlo
 from ._piecewise import PiecewiseLinear
 from ._plan import Plan
 from ._stock import is_stock, stock_forward, stock_maps
@@ -24,6 +24,13 @@ class Columns:
     """The columns of the likelihood's root, in the chosen mode."""
 
     def __init__(self, likelihood: Likelihood, mode: Mode) -> None:
+        if isinstance(likelihood, type) or not isinstance(likelihood, Likelihood):
+            raise TypeError(
+                "likelihood must be one of groupella.likelihoods, such as Categorical() or "
+                f"Gaussian(), got {likelihood!r}."
+            )
+        if not isinstance(mode, Exact | MonteCarlo):
+            raise TypeError(f"mode must be exact() or mc(m), got {mode!r}.")
         self._likelihood = likelihood
         self._mode = mode
         self._generator = None

@@ -112,7 +112,7 @@ def collect(
         raise ValueError(
             "A graph does not cross processes: use hypergradient(..., passes=2, group=...)."
         )
-    columns = Columns(likelihood, mode or Exact())
+    columns = Columns(likelihood, Exact() if mode is None else mode)
     collector = Collector(network, columns, plan, approximation, sharing)
     inputs = Inputs(data, subset, batch_size)
     sums = Sums()

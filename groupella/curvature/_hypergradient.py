@@ -83,7 +83,11 @@ def hypergradient(
     direct, pulled = found[: len(wrt)], found[len(wrt) :]
     cotangents = dict(zip(blocks, zip(pulled[::2], pulled[1::2], strict=True), strict=True))
     collector = Collector(
-        network, Columns(likelihood, mode or Exact()), plan, approximation, sharing
+        network,
+        Columns(likelihood, Exact() if mode is None else mode),
+        plan,
+        approximation,
+        sharing,
     )
     inputs = Inputs(data, subset, batch_size)
     indirect = _second_pass(collector, inputs, cotangents, hyperparameters)

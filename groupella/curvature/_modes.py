@@ -24,7 +24,7 @@ class MonteCarlo:
 
 @dataclass(frozen=True)
 class Subset:
-    """n of the data, standing for all of them.
+    """n of the data, or all where there are fewer, standing for all of them.
 
     From a pair of tensors n are drawn at random; from an iterable of batches the first n are taken
     and the rest is counted only, so shuffle it.

@@ -46,7 +46,8 @@ class Plan:
         missing = sorted(self.required.difference(covered))
         if missing:
             raise ValueError(
-                f"No shared linear map covers the parameter(s) {', '.join(missing)}. Give their "
-                "module a method shared_maps() and record() its maps in forward(), or leave them "
-                f"out on purpose with ignore={missing!r}."
+                f"No shared linear map covers the parameter(s) {', '.join(missing)}: either "
+                "forward() does not call their module, or it is none that we know (nn.Linear, "
+                "nn.Conv1d to nn.Conv3d, our paths). Give it a method shared_maps() and record() "
+                f"its maps in forward(), or leave them out on purpose with ignore={missing!r}."
             )

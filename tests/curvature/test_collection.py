@@ -353,3 +353,13 @@ def test_wrong_calls_are_refused(images: tuple[Tensor, Tensor]) -> None:
         curvature(folding, Categorical(), images)
     with pytest.raises(ValueError, match="no parameter is called omega"):
         curvature(network, Categorical(), images, differentiable=["omega"])
+    for mode in ("mc", "banana", 3):
+        with pytest.raises(TypeError, match=r"exact\(\) or mc\(m\)"):
+            curvature(network, Categorical(), images, mode=mode)  # type: ignore[arg-type]
+    for likelihood in ("gaussian", Gaussian):
+        with pytest.raises(TypeError, match=r"Categorical\(\)"):
+            curvature(network, likelihood, images)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="6 inputs and 2 targets"):
+        curvature(network, Categorical(), (images[0], images[1][:2]))
+    with pytest.raises(ValueError, match="6 inputs and 2 targets"):
+        curvature(network, Categorical(), [(images[0], images[1][:2])])
