@@ -13,6 +13,8 @@ lattice, and no layer halves it.
 from __future__ import annotations
 
 import copy
+import difflib
+import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,8 +22,10 @@ from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, GroupSet, Lattice
 from groupella.layer import ResidualPathway
+from groupella.layer._checks import check_groups
 from groupella.nonlinearity import nonlinearity
 from groupella.pooling import GlobalPool, GroupPool, Lift
+from groupella.pooling._fibres import NoInvariantVectorError
 
 
 class Block(NamedTuple):
@@ -134,11 +138,13 @@ def trunk(
     **options
         Any further option of `ResidualPathway`: `init`, `increments`, `paper_biases`, …
     """
+    check_groups(groups)
+    _check_options(options)
     for name, value in (("alpha", alpha), ("classes", classes), ("hidden", hidden)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be a positive integer, got {value!r}")
     plan = _checked(blocks)
-    lift = Lift(groups.space(_lattice(groups, image_size), in_channels, "trivial"), fibre)
+    lift = _lift(groups.space(_lattice(groups, image_size), in_channels, "trivial"), fibre)
     space = lift.space_out
     layers = []
     for width, stride in plan:
@@ -163,6 +169,42 @@ def trunk(
     return Trunk(groups, lift, layers, activations, pool, head)
 
 
+def _check_options(options: dict[str, Any]) -> None:
+    """Every further option is one of the layer's that the trunk does not set itself."""
+    layers = [
+        p.name
+        for p in inspect.signature(ResidualPathway).parameters.values()
+        if p.kind is p.KEYWORD_ONLY and p.name != "stride"
+    ]
+    own = [
+        p.name for p in inspect.signature(trunk).parameters.values() if p.kind is not p.VAR_KEYWORD
+    ]
+    for name in options:
+        if name not in layers:
+            near = difflib.get_close_matches(name, [*own, *layers], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            if name == "stride":
+                hint = "; strides are given in blocks."
+            known = ", ".join(dict.fromkeys([*own, *layers]))
+            raise TypeError(f"trunk: unknown option {name!r}{hint} Known: {known}")
+
+
+def _lift(space: FeatureSpace, fibre: object) -> Lift:
+    try:
+        return Lift(space, fibre)
+    except NoInvariantVectorError:
+        if fibre is None:
+            raise ValueError(
+                f"trunk: the fibre that comes with {space.ambient} has no invariant vector to lift "
+                "an image to: pass fibre='trivial' to trunk"
+            ) from None
+        others = "'regular' or 'trivial'" if space.ambient.is_catalogue else "'trivial'"
+        raise ValueError(
+            f"trunk: the option fibre={fibre!r} has no invariant vector to lift an image to: pass "
+            f"a fibre with one, such as {others}"
+        ) from None
+
+
 def _lattice(groups: GroupSet, image_size: int | Sequence[int]) -> Lattice:
     if not isinstance(image_size, int):
         return Lattice.of(tuple(image_size))
@@ -175,12 +217,21 @@ def _lattice(groups: GroupSet, image_size: int | Sequence[int]) -> Lattice:
 
 
 def _checked(blocks: Sequence[tuple[int, int]]) -> list[Block]:
-    plan = [Block(*block) for block in blocks]
-    if not plan:
+    if not isinstance(blocks, Sequence) or isinstance(blocks, str):
+        raise TypeError(f"blocks is a sequence of (width, stride) pairs, got {blocks!r}")
+    if not blocks:
         raise ValueError("a trunk has at least one block")
-    for block in plan:
-        if block.width < 1 or block.stride not in (1, 2):
+    plan = []
+    for block in blocks:
+        if not isinstance(block, Sequence) or isinstance(block, str) or len(block) != 2:
+            raise ValueError(
+                f"blocks is a sequence of (width, stride) pairs, such as [(1, 1), (2, 2)]: "
+                f"got {block!r} for a pair"
+            )
+        width, stride = block
+        if not isinstance(width, int) or width < 1 or stride not in (1, 2):
             raise ValueError(f"a block is a positive width and a stride of 1 or 2, got {block}")
+        plan.append(Block(width, stride))
     return plan
 
 

@@ -14,6 +14,10 @@ FibrePooling = Literal["max", "mean", "norm"]
 SitePooling = Literal["mean", "max"]
 
 
+class NoInvariantVectorError(ValueError):
+    """A fibre that scalars cannot be lifted to."""
+
+
 class Lift(nn.Module):
     """Scalar channels to channels with a fibre: x(c, p) at every fibre element.
 
@@ -29,7 +33,7 @@ class Lift(nn.Module):
         self.space_out = space_in.with_fibre(fibre)
         vectors = invariant_vectors(self.space_out.with_lattice(Lattice(())))
         if not len(vectors):
-            raise ValueError(
+            raise NoInvariantVectorError(
                 f"Lift: the fibre {self.space_out.fibre} has no invariant vector; lift to a "
                 "regular or trivial one"
             )

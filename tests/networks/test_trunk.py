@@ -205,6 +205,8 @@ def test_strict_shares_parameters_and_leaves_the_network_alone() -> None:
         ({"classes": 2.5}, "classes must be a positive integer"),
         ({"blocks": ()}, "at least one block"),
         ({"blocks": ((1, 3),)}, "stride of 1 or 2"),
+        ({"blocks": [1, 2]}, r"sequence of \(width, stride\) pairs.* got 1 for a pair"),
+        ({"blocks": [(1.5, 1)]}, "positive width"),
         ({"image_size": (8, 8, 8)}, "2-dimensional"),
         ({"paths": "F-FC+CONVV"}, "did you mean 'CONV'"),
         ({"activation": "rellu"}, "did you mean 'relu'"),
@@ -214,6 +216,26 @@ def test_bad_arguments(options: dict[str, object], match: str) -> None:
     arguments: dict[str, object] = {"alpha": 1, "image_size": 8, "classes": 2, "paths": "CONV"}
     with pytest.raises(ValueError, match=match):
         trunk(GroupSet(z2()), **{**arguments, **options})  # type: ignore[arg-type]
+
+
+def test_unknown_options_and_groups_of_the_wrong_kind() -> None:
+    with pytest.raises(TypeError, match="unknown option 'inits'; did you mean 'init'"):
+        trunk(GroupSet(z2()), "CONV", 1, 8, 2, inits="earn")
+    with pytest.raises(TypeError, match="unknown option 'stride'; strides are given in blocks"):
+        trunk(GroupSet(z2()), "CONV", 1, 8, 2, stride=2)
+    with pytest.raises(TypeError, match=r"blocks is a sequence of \(width, stride\) pairs, got 3"):
+        trunk(GroupSet(z2()), "CONV", 1, 8, 2, blocks=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"groups is a GroupSet, got a list: GroupSet\(\*list\)"):
+        trunk([z2(), p4()], "CONV", 1, 8, 2)  # type: ignore[arg-type]
+
+
+def test_fibres_without_an_invariant_vector() -> None:
+    with pytest.raises(ValueError, match=r"fibre='irrep:1' has no .* 'regular' or 'trivial'"):
+        trunk(GroupSet(p4()), None, 1, 8, 2, fibre="irrep:1")
+    signed = Symmetry.from_generators("signed", 4, [[1, 0, 3, 2]], fibre=[[[-1.0]]])
+    with pytest.raises(ValueError, match=r"comes with signed .* pass fibre='trivial' to trunk"):
+        trunk(GroupSet(signed), None, 1, 4, 2)
+    trunk(GroupSet(signed), None, 1, 4, 2, fibre="trivial", blocks=SHORT)
 
 
 def test_bad_inputs() -> None:
