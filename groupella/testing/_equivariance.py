@@ -113,6 +113,7 @@ def equivariance_error(
     prepare
         Turns the tensor into what the module takes, where that is not the tensor itself.
     """
+    _check_kinds(symmetry, dtype)
     if batch < 1 or elements < 0:
         raise ValueError(f"batch must be positive and elements ≥ 0, got {batch} and {elements}")
     dtype = dtype or _dtype_of(module, inputs)
@@ -162,6 +163,7 @@ def assert_equivariant(
     The default tolerance on the relative error is 1e-12 in float64 and 1e-5 in float32.
     """
     __tracebackhide__ = True
+    _check_kinds(symmetry, None)
     if not isinstance(symmetry, Symmetry):
         symmetry = tuple(symmetry)
     found = equivariance_error(module, space_in, space_out, symmetry, **options)
@@ -185,6 +187,18 @@ def assert_equivariant(
     raise AssertionError(message)
 
 
+def _check_kinds(symmetry: object, dtype: object) -> None:
+    if not isinstance(symmetry, Symmetry) and (
+        isinstance(symmetry, str) or not isinstance(symmetry, Iterable)
+    ):
+        raise TypeError(
+            f"symmetry is a Symmetry such as p4(), or several (a GroupSet), got {symmetry!r}"
+            f"{'; of a group set, groups[name]' if isinstance(symmetry, str) else ''}"
+        )
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype is a torch dtype such as torch.float64, got {dtype!r}")
+
+
 def _cases(
     space: FeatureSpace, symmetry: Symmetry | Iterable[Symmetry], elements: int, seed: int
 ) -> list[tuple[Symmetry, Element, bool]]:
@@ -192,11 +206,25 @@ def _cases(
     cases: list[tuple[Symmetry, Element, bool]] = []
     for member in members:
         cases += [(member, g, True) for g in space.generators(member)]
-        cases += [(member, g, False) for g in space.sample(member, elements, seed)]
+        cases += [(member, g, False) for g in _random(space, member, elements, seed)]
     if not cases:
         names = ", ".join(member.name for member in members) or "an empty set of symmetries"
         raise ValueError(f"no element to try: {names} has no generators and elements={elements}")
     return cases
+
+
+def _random(space: FeatureSpace, member: Symmetry, count: int, seed: int) -> list[Element]:
+    """Random elements; not the identity, which every module passes, unless there is no other."""
+    drawn = space.sample(member, count, seed)
+    found = [g for g in drawn if not g.is_identity]
+    others = [g for g in space.generators(member) if not g.is_identity]
+    if not others:
+        return drawn
+    for again in range(1, 64):
+        if len(found) >= count:
+            break
+        found += [g for g in space.sample(member, count, seed + again) if not g.is_identity]
+    return found[:count]
 
 
 def _evaluation(

@@ -17,6 +17,7 @@ from groupella.groups import (
     FeatureSpace,
     GroupSet,
     Symmetry,
+    c2,
     flips,
     line_reflections,
     octahedral,
@@ -24,6 +25,7 @@ from groupella.groups import (
     p4m,
     permutations,
     translations,
+    trivial,
     z2,
 )
 from groupella.groups._escnn import load_gspaces, load_nn
@@ -245,6 +247,27 @@ def test_bad_arguments() -> None:
         equivariance_error(conv(), space, None, z2(), inputs=torch.zeros(1, 2, 5, 5))
     with pytest.raises(ValueError, match="p4"):
         equivariance_error(conv(), space, None, p4())
+    for check in (assert_equivariant, equivariance_error):
+        with pytest.raises(TypeError, match=r"Symmetry such as p4\(\).* got 'z2'; of a group set"):
+            check(conv(), space, None, "z2")  # type: ignore[operator]
+        with pytest.raises(TypeError, match=r"such as torch.float64, got 'float64'"):
+            check(conv(), space, None, z2(), dtype="float64")  # type: ignore[operator]
+    with pytest.raises(TypeError, match="or several"):
+        assert_equivariant(conv(), space, None, z2)  # type: ignore[arg-type]
+
+
+def test_the_identity_is_tried_only_where_there_is_nothing_else() -> None:
+    space = GroupSet(c2()).space((4, 4), 1, "trivial")
+    found = equivariance_error(lambda x: x, space, space, c2())
+    assert len(found.errors) == 1 + 8
+    assert not any(e.element.is_identity for e in found.errors)
+    points = GroupSet(permutations(2)).space((2,), 1)
+    found = equivariance_error(lambda x: x, points, points, permutations(2))
+    assert not any(e.element.is_identity for e in found.errors)
+    site = GroupSet(z2()).space((1, 1), 1)
+    assert len(equivariance_error(lambda x: x, site, site, z2()).errors) >= 8
+    alone = GroupSet(trivial()).space((4, 4), 1)
+    assert len(equivariance_error(lambda x: x, alone, alone, trivial()).errors) == 8
 
 
 @settings(max_examples=30, deadline=None)
