@@ -18,6 +18,7 @@ from groupella.networks.__main__ import main as print_networks
 DOCS = Path(__file__).parents[2] / "docs"
 SHOWN = {
     "bases.md": 6,
+    "curvature.md": 3,
     "custom-groups.md": 4,
     "custom-paths.md": 3,
     "evidence.md": 3,
