@@ -33,7 +33,7 @@ from groupella.networks import preset
 from groupella.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks.curvature_peers import Step, peers
+from benchmarks._curvature_peers import Step, peers
 
 SIDE = 32
 WIDTHS = (3, 10, 20, 40, 80)
