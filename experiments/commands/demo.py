@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .select import answer, perform
+from .select import answer, perform, tell
 
 EXAMPLES = """
 Watch groupella tell two tasks apart that differ only in the symmetry of their labels.
@@ -38,10 +38,14 @@ def demo(
         bool, typer.Option("--json", help="Print the two verdicts and 'right' as JSON.")
     ] = False,
 ) -> None:
+    import torch
+
     from groupella.experiments._presets import demo_jobs
     from groupella.experiments._runs import RunError
-    from groupella.reporting import network_verdict, sentence, write_report
+    from groupella.reporting import network_verdict, write_report
 
+    # The networks are small: on a busy machine threads would only wait for each other.
+    torch.set_num_threads(1)
     started = time.perf_counter()
     place = out or Path("runs") / f"demo-{seed}"
     done = []
@@ -52,10 +56,7 @@ def demo(
             one = perform(job, place / str(job.obeys), None, as_json)
             done.append(one)
             if not as_json:
-                from rich.console import Console
-
-                Console().print(one.content.selection.table())
-                typer.echo(sentence(one.content.selection))
+                tell(one)
     except RunError as error:
         typer.echo(f"groupella demo: {error}", err=True)
         raise typer.Exit(2) from error

@@ -28,6 +28,7 @@ Examples:
 Ctrl-C saves; the same command goes on from there. A finished run is not run again.
 """
 INTERRUPTED = 130
+WIDE = 130
 
 
 def _complete_data(incomplete: str) -> list[str]:
@@ -140,14 +141,20 @@ def perform(job: Any, place: Path, data_dir: str | None, quiet: bool) -> Done:
 
 def show(done: Done) -> None:
     """The table, the sentence, and where the report is."""
+    tell(done)
+    typer.echo(f"report: {done.report}")
+
+
+def tell(done: Done) -> None:
+    """The table, with all numbers where the terminal is wide enough for them, and the sentence."""
     from rich.console import Console
 
-    from groupella.reporting import sentence
+    from groupella.reporting import sentence, shares_table
 
     console = Console()
-    console.print(done.content.selection.table())
-    console.print(f"[bold]{sentence(done.content.selection)}[/bold]", highlight=False)
-    typer.echo(f"report: {done.report}")
+    selection = done.content.selection
+    console.print(selection.table() if console.width >= WIDE else shares_table(selection))
+    console.print(f"[bold]{sentence(selection)}[/bold]", highlight=False)
 
 
 def answer(done: Done) -> dict[str, Any]:

@@ -13,5 +13,6 @@ from ._measure import filter_pictures as filter_pictures
 from ._measure import layer_errors as layer_errors
 from ._tables import errors_table as errors_table
 from ._tables import markdown as markdown
+from ._tables import shares_table as shares_table
 from ._words import network_verdict as network_verdict
 from ._words import sentence as sentence

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from groupella.evidence import Selection
+
 from ._content import LayerError
 
 if TYPE_CHECKING:
@@ -23,6 +25,30 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
             raise ValueError(f"a row has {len(cells)} cells, the table {len(heads)} columns: {row}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def shares_table(selection: Selection) -> Table:
+    """Layers × paths: the share of each path, in brackets where it is dead. Fits 80 columns."""
+    from rich.table import Table as RichTable
+
+    names = list(dict.fromkeys(p.path for s in selection.layers for p in s.paths))
+    table = RichTable(
+        title="What each layer obeys",
+        caption="share of each path in its layer's effective parameters (dead ones in brackets)",
+    )
+    table.add_column("layer")
+    table.add_column("obeys", style="bold")
+    for name in names:
+        table.add_column("none" if name == "trivial" else name, justify="right")
+    for layer in selection.layers:
+        found = {p.path: p for p in layer.paths}
+        cells = []
+        for name in names:
+            path = found.get(name)
+            share = "" if path is None else f"{100 * path.relative:.1f} %"
+            cells.append(share if path is None or path.alive else f"({share})")
+        table.add_row(layer.layer, layer.verdict, *cells)
+    return table
 
 
 def errors_table(errors: Iterable[LayerError]) -> Table:

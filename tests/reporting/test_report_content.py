@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 
 from groupella.evidence import Selection
 from groupella.networks import Trunk
@@ -22,6 +24,7 @@ from groupella.reporting import (
     page,
     save_figures,
     sentence,
+    shares_table,
     write_report,
 )
 
@@ -129,6 +132,16 @@ def test_pictures_show_the_weights_of_each_path(network: Trunk) -> None:
     assert float(distances.min()) < 1e-5
     assert pictures["layers.0", "trivial"].kind == "maps"
     assert pictures["layers.0", "trivial"].filters.shape == (5, 8, 8)
+
+
+def test_shares_fit_a_narrow_terminal(content: Content) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(shares_table(content.selection))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "97.0 %" in text
+    assert "(0.1 %)" in text
+    assert "…" not in text
 
 
 def test_markdown_table_has_a_cell_for_each_column() -> None:
