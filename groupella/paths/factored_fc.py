@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from groupella.groups import FeatureSpace, Symmetry, trivial
 from groupella.shared_maps import BiasMap, BlockMap, SharedLinearMap, Sharing, record
 
+from ._block_product import block_major, block_product
 from ._checks import GAIN, check_input, check_spaces
 
 Points = Literal["lattice", "group"]
@@ -67,13 +68,16 @@ class FactoredFC(nn.Module):
         check_input(self.space_in, x)
         _, c, p = self.theta2.shape
         a = x.reshape(x.shape[0], c, p)
-        z = sum_over_points(a, self.theta2)
+        z = block_product(a, self.theta2.permute(1, 2, 0))
         record(self, "theta2", a, z)
+        z = block_major(z)
         if self.channel_bias is not None:
             z = z + self.channel_bias
             record(self, "channel_bias", a, z)
-        y = sum_over_channels(z, self.theta1)
-        record(self, "theta1", z.transpose(1, 2), y)
+        z = z.transpose(1, 2)
+        y = block_product(z, self.theta1)
+        record(self, "theta1", z, y)
+        y = block_major(y)
         if self.point_bias is not None:
             y = y + self.point_bias
             record(self, "point_bias", z, y)
@@ -103,13 +107,3 @@ def channels_and_points(space: FeatureSpace, over: Points) -> tuple[int, int]:
     if over == "group":
         return space.channels, space.fibre_size * space.lattice.size
     raise ValueError(f'FactoredFC: over must be "lattice" or "group", got {over!r}')
-
-
-def sum_over_points(x: Tensor, theta2: Tensor) -> Tensor:
-    """x (N, C, P), θ₂ (C', C, P) to z (N, C, C'), in memory as the second factor wants it."""
-    return torch.einsum("ncp,ocp->onc", x, theta2).permute(1, 2, 0)
-
-
-def sum_over_channels(z: Tensor, theta1: Tensor) -> Tensor:
-    """z (N, C, C'), θ₁ (C', C, P') to y (N, C', P')."""
-    return torch.einsum("onc,ocp->nop", z.permute(2, 0, 1), theta1)

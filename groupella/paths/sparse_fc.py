@@ -27,8 +27,8 @@ from groupella.shared_maps import (
 )
 
 from ._anchors import Grid, new_omega
+from ._block_product import block_major, block_product
 from ._checks import GAIN, check_input, check_spaces
-from .factored_fc import sum_over_channels, sum_over_points
 
 
 class SparseFC(nn.Module):
@@ -100,15 +100,16 @@ class SparseFC(nn.Module):
         spread, projection = self.functions()
         sites = x.flatten(2) if x.dim() > 2 else x.unsqueeze(2)
         a = sites @ projection
-        z = sum_over_points(a, self.theta2)
+        z = block_product(a, self.theta2.permute(1, 2, 0))
         record(self, "theta2", a, z)
         if recording():
             tangents = sites @ self.grid2.tangents(self.omega2, self.positions2)
-            slope = sum_over_points(tangents, self.theta2)
+            slope = block_product(tangents, self.theta2.permute(1, 2, 0))
             record(self, "omega2", sites, z, TangentMap("omega2", slope.unsqueeze(1)))
-        v = sum_over_channels(z, self.theta1)
-        record(self, "theta1", z.transpose(1, 2), v)
-        y = v @ spread.mT
+        z = block_major(z).transpose(1, 2)
+        v = block_product(z, self.theta1)
+        record(self, "theta1", z, v)
+        y = block_major(v) @ spread.mT
         if recording():
             slope = v @ self.grid1.tangents(self.omega1, self.positions1).mT
             record(self, "omega1", z, y, TangentMap("omega1", slope.unsqueeze(1)))

@@ -1,0 +1,51 @@
+"""Products with one matrix per block, laid out so that batched products need no copies inside.
+
+`torch.bmm` copies its operands block by block unless blocks are whole matrices in memory. Here the
+operands are brought into that form at once, and `block_major` does the same for the gradient on its
+way back, where both the next product and the curvature's grams want it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def block_product(x: Tensor, blocks: Tensor) -> Tensor:
+    """x (N, B, D), blocks (B, D, E) to (N, B, E): y[n, b] = x[n, b] · blocks[b]."""
+    return torch.bmm(_contiguous(x.transpose(0, 1)), blocks).transpose(0, 1)
+
+
+def block_major(y: Tensor) -> Tensor:
+    """y (N, B, E) itself; its gradient comes back with the blocks slowest in memory."""
+    same: Tensor = _BlockMajor.apply(y)  # type: ignore[no-untyped-call]
+    return same
+
+
+class _BlockMajor(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(y: Tensor) -> Tensor:
+        return y.view_as(y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return _contiguous(g.transpose(0, 1)).transpose(0, 1)
+
+    @staticmethod
+    def jvp(ctx: Any, dy: Tensor) -> Tensor:
+        return dy.view_as(dy)
+
+
+def _contiguous(x: Tensor) -> Tensor:
+    """x (B, N, D), contiguous. With B fastest in memory, by torch's fast transposition."""
+    if x.stride(0) == 1 and x.permute(1, 2, 0).is_contiguous():
+        return x.permute(1, 2, 0).reshape(-1, x.shape[0]).t().contiguous().view(x.shape)
+    return x.contiguous()
