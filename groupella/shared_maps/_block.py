@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from ._grams import block_gram
+from ._grams import add_block_gram, block_gram
 
 Sharing = Literal["auto", "block", "sum"]
 LARGEST_OWN = 512
@@ -50,6 +50,10 @@ class BlockMap:
     def positions(self) -> int:
         return self.blocks if self.sums else 1
 
+    @property
+    def output_gram_shape(self) -> tuple[int, int, int]:
+        return (1 if self.sums else self.blocks, self.d_out, self.d_out)
+
     def as_blocks(self, weight: Tensor) -> Tensor:
         size = {"b": self.blocks, "o": self.d_out, "i": self.d_in}
         w = weight.reshape([size[a] for a in self.axes])
@@ -71,3 +75,7 @@ class BlockMap:
 
     def output_gram(self, g: Tensor) -> Tensor:
         return block_gram(self.outputs(g))
+
+    def add_output_gram(self, total: Tensor, g: Tensor) -> None:
+        """total += output_gram(g): many large matrices are better not written twice."""
+        add_block_gram(total, self.outputs(g))

@@ -51,13 +51,26 @@ def row_gram(rows: Tensor) -> Tensor:
 
 def block_gram(rows: Tensor) -> Tensor:
     """(N, B, S, D) → (B, D, D), the definition that all maps share."""
-    n, b, s, d = rows.shape
-    if b == 1:
+    if rows.shape[1] == 1:
         return row_gram(rows).unsqueeze(0)
+    return gram(_block_rows(rows))
+
+
+def add_block_gram(total: Tensor, rows: Tensor) -> None:
+    """total (B, D, D) += the gram of rows (N, B, S, D), in one go and without a graph."""
+    if rows.shape[1] == 1:
+        total += block_gram(rows)
+    else:
+        z = _block_rows(rows)
+        total.baddbmm_(z.mT, z)
+
+
+def _block_rows(rows: Tensor) -> Tensor:
+    """(N, B, S, D) → (B, N·S, D), as whole matrices in memory."""
+    n, b, s, d = rows.shape
     if n > 1 and d > 1 and rows.stride(3) > max(rows.stride(0), rows.stride(2)):
-        columns = _leading(rows.permute(1, 3, 0, 2)).reshape(b, d, n * s)
-        return gram(columns.mT)
-    return gram(_leading(rows.transpose(0, 1)).reshape(b, n * s, d))
+        return _leading(rows.permute(1, 3, 0, 2)).reshape(b, d, n * s).mT
+    return _leading(rows.transpose(0, 1)).reshape(b, n * s, d)
 
 
 def _leading(x: Tensor) -> Tensor:
