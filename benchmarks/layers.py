@@ -26,6 +26,7 @@ from torch.nn import functional as F
 from groupella.circular import circular_conv
 from groupella.groups import GroupSet, Symmetry, p4, p4m, trivial, z2
 from groupella.layer import ResidualPathway
+from groupella.networks import preset
 from groupella.paths import FactoredFC, GroupConv
 from groupella.pooling import GroupPool, PolyphasePool
 
@@ -38,6 +39,7 @@ TARGETS = {
     "pool_vs_maxpool": "≤ 2",
     "circular_vs_padding": "> 1 times faster",
     "memory_gb": "≤ 0.6",
+    "fused_vs_separate": "> 1 times faster",
 }
 
 
@@ -219,6 +221,33 @@ def trunk(alpha: int = 10) -> nn.Module:
     return nn.Sequential(*modules, pooled, nn.Flatten(), *head)
 
 
+def fusion(repeats: int) -> dict[str, float]:
+    """A training step of two networks, their convolutions as one and (by an idle hook) each by
+    itself."""
+    found = {}
+    for name, row, alpha in (("groups", "groups/mnist", 2), ("toy", "toy-digit/F-FC+CONV", 10)):
+        network = preset(row, alpha=alpha)
+        x = torch.randn(BATCH, *network.space_in.shape)
+        y = torch.randint(10, (BATCH,))
+        paths = [path for layer in network.layers for path in layer.paths.values()]  # type: ignore[union-attr,operator]
+
+        def fused(network: nn.Module = network, x: Tensor = x, y: Tensor = y) -> None:
+            network.zero_grad(set_to_none=True)
+            F.cross_entropy(network(x), y).backward()
+
+        def separate(step: Callable[[], None] = fused, paths: list[nn.Module] = paths) -> None:
+            hooks = [path.register_forward_hook(lambda *_: None) for path in paths]
+            step()
+            for hook in hooks:
+                hook.remove()
+
+        seconds = medians({"fused": fused, "separate": separate}, repeats)
+        found[f"{name}_step_ms"] = seconds["fused"] * 1e3
+        found[f"{name}_step_separate_ms"] = seconds["separate"] * 1e3
+    found["fused_vs_separate"] = found["groups_step_separate_ms"] / found["groups_step_ms"]
+    return found
+
+
 def memory() -> None:
     """Peak resident memory of one training step, printed in GB: what the step added, and all."""
     network = trunk()
@@ -265,6 +294,7 @@ def main() -> None:
         "circular convolution": lambda: circular(arguments.repeats),
         "factored FC": lambda: factored(arguments.repeats),
         "polyphase pooling": lambda: pooling(arguments.repeats),
+        "training steps of networks": lambda: fusion(arguments.repeats),
         "memory of F-FC+CONV, α = 10": measured_memory,
     }.items():
         print(name)

@@ -9,9 +9,10 @@ the adjoint of a convolution is a convolution, so here
 
     ∂x = circular_conv(∂y, w flipped, channels exchanged),
     ∂w = plain correlation of pad(x) with ∂y,
+    ∂b = Σ_{n,p} ∂y,
 
 which are differentiable again and work under `torch.func` (vmap, jvp, jacrev). Where no higher
-derivative is asked for, both come from one backward convolution of the padded input, the margins
+derivative is asked for, all come from one backward convolution of the padded input, the margins
 of ∂x folded in place. On the CPU the padded copy is laid out channels-last, as oneDNN prefers.
 """
 
@@ -42,8 +43,7 @@ def circular_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups:
         return _CONV[x.dim() - 2](x, weight, bias, groups=groups)
     if torch.compiler.is_compiling():
         return _CONV[x.dim() - 2](_pad_by_index(x, _margin(weight)), weight, bias, groups=groups)
-    y = _apply(x, weight, groups)
-    return y if bias is None else y + bias.view(-1, *[1] * (x.dim() - 2))
+    return _apply(x, weight, groups, bias)
 
 
 def circular_pad(x: Tensor, margin: tuple[int, ...]) -> Tensor:
@@ -85,47 +85,58 @@ class _CircularConv(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    def forward(
+        x: Tensor, weight: Tensor, bias: Tensor | None, groups: int
+    ) -> tuple[Tensor, Tensor]:
         padded = circular_pad(x, _margin(weight))
-        return _CONV[x.dim() - 2](padded, weight, groups=groups), padded
+        return _CONV[x.dim() - 2](padded, weight, bias, groups=groups), padded
 
     @staticmethod
     def setup_context(
-        ctx: Any, inputs: tuple[Tensor, Tensor, int], output: tuple[Tensor, Tensor]
+        ctx: Any,
+        inputs: tuple[Tensor, Tensor, Tensor | None, int],
+        output: tuple[Tensor, Tensor],
     ) -> None:
-        x, weight, ctx.groups = inputs
+        x, weight, _, ctx.groups = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight, output[1])
         ctx.save_for_forward(x, weight)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if g is None:
-            return None, None, None
+            return None, None, None, None
         x, weight, padded = ctx.saved_tensors
         margin = _margin(weight)
         if not torch.is_grad_enabled() and all(
             m <= s for m, s in zip(margin, x.shape[2:], strict=True)
         ):
-            wanted = ctx.needs_input_grad[:2]
-            gx, gw = _plain_backward(g, padded, weight, ctx.groups, *wanted)
-            return None if gx is None else _fold(gx, margin), gw, None
-        gx = gw = None
+            wanted = ctx.needs_input_grad[:3]
+            gx, gw, gb = _plain_backward(g, padded, weight, ctx.groups, wanted)
+            return None if gx is None else _fold(gx, margin), gw, gb, None
+        gx = gw = gb = None
         if _wanted(ctx, 0):
             gx = _apply(g, _adjoint(weight, ctx.groups), ctx.groups)
         if _wanted(ctx, 1):
             gw = _apply_gradient(x, g, _Kernel(weight.shape), ctx.groups)
-        return gx, gw, None
+        if _wanted(ctx, 2):
+            gb = g.sum([0, *range(2, g.dim())])
+        return gx, gw, gb, None
 
     @staticmethod
-    def jvp(ctx: Any, dx: Tensor | None, dw: Tensor | None, _: None) -> tuple[Tensor, None]:
+    def jvp(
+        ctx: Any, dx: Tensor | None, dw: Tensor | None, db: Tensor | None, _: None
+    ) -> tuple[Tensor, None]:
         x, weight = ctx.saved_tensors[:2]
         terms = []
         if dx is not None:
             terms.append(_apply(dx, weight, ctx.groups))
         if dw is not None:
             terms.append(_apply(x, dw, ctx.groups))
+        if db is not None:
+            constant = db.view(-1, *[1] * (x.dim() - 2))
+            terms.append(constant.expand(x.shape[0], -1, *x.shape[2:]).contiguous())
         return sum(terms[1:], terms[0]), None
 
 
@@ -137,7 +148,8 @@ class _WeightGradient(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, g: Tensor, kernel: _Kernel, groups: int) -> Tensor:
         weight = g.new_empty(1).expand(kernel.shape)
-        gw = _plain_backward(g, circular_pad(x, _margin(weight)), weight, groups, False, True)[1]
+        padded = circular_pad(x, _margin(weight))
+        gw = _plain_backward(g, padded, weight, groups, (False, True, False))[1]
         assert gw is not None
         return gw
 
@@ -186,16 +198,16 @@ def _wanted(ctx: Any, index: int) -> bool:
 
 
 def _plain_backward(
-    g: Tensor, padded: Tensor, weight: Tensor, groups: int, for_input: bool, for_weight: bool
-) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of a convolution without padding."""
+    g: Tensor, padded: Tensor, weight: Tensor, groups: int, wanted: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients of a convolution without padding: of input, weight and bias, where wanted."""
     d = padded.dim() - 2
     ones, zeros = [1] * d, [0] * d
-    wanted = (for_input, for_weight, False)
-    gx, gw, _ = torch.ops.aten.convolution_backward(
-        g, padded, weight, None, ones, zeros, ones, False, zeros, groups, wanted
+    bias = [len(weight)] if wanted[2] else None
+    gx, gw, gb = torch.ops.aten.convolution_backward(
+        g, padded, weight, bias, ones, zeros, ones, False, zeros, groups, wanted
     )
-    return gx, gw
+    return gx, gw, gb
 
 
 def _fold(g: Tensor, margin: tuple[int, ...]) -> Tensor:
@@ -209,9 +221,9 @@ def _fold(g: Tensor, margin: tuple[int, ...]) -> Tensor:
     return g
 
 
-def _apply(x: Tensor, weight: Tensor, groups: int) -> Tensor:
+def _apply(x: Tensor, weight: Tensor, groups: int, bias: Tensor | None = None) -> Tensor:
     y: Tensor
-    y, _ = _CircularConv.apply(x, weight, groups)  # type: ignore[no-untyped-call]
+    y, _ = _CircularConv.apply(x, weight, bias, groups)  # type: ignore[no-untyped-call]
     return y
 
 

@@ -7,6 +7,8 @@ their priors. With stride 2 the paths that keep the lattice are summed, their su
 polyphase component for each sample and is sub-sampled to it; paths that map straight to the pooled
 lattice (FC, F-FC, S-FC) are added after, then the bias. So in the strict limit of each member, when
 only the paths of its subspace are left, the layer is exactly equivariant to it.
+
+Unless curvature is recorded, all paths that are convolutions are computed as one (`_fusion.py`).
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from groupella._exact import Exact
 from groupella._invariant_vectors import invariant_vectors
 from groupella.groups import FeatureSpace, GroupSet
 from groupella.paths import Path
+from groupella.paths._checks import check_input
 from groupella.pooling import PolyphasePool, take_phase
-from groupella.shared_maps import SharedLinearMap, record
+from groupella.shared_maps import SharedLinearMap, record, recording
 
 from ._bias import InvariantBiasMap
 from ._checks import check_dtype, check_groups
+from ._fusion import accumulate, convolve, is_plain
 from ._members import Members, increment_paths, member_paths, members_containing
 from ._names import Spaces, named_paths, parsed_free
 
@@ -145,26 +149,42 @@ class ResidualPathway(nn.Module):
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        self.space_in.check(x)
+        check_input(self.space_in, x)
         check_dtype(self, x)
-        inner, outer = self._sums(x)
+        plain = [] if recording() else [p for p in self.paths.values() if is_plain(p)]
+        bias = None if self.bias is None else self._spread(self.bias)
+        # Added before the pooling, a bias would have a say in the choice of the phase.
+        inside = bool(plain) and bias is not None and self.pool is None and _is_constant(bias)
+        inner, outer = self._sums(x, plain, bias.flatten() if inside and bias is not None else None)
         if self.pool is not None and inner is not None:
             inner = take_phase(inner, self.pool.choose(inner))
         terms = [y for y in (inner, outer) if y is not None]
         y = terms[0] if len(terms) == 1 else terms[0] + terms[1]
-        if self.bias is not None:
-            y = y + self._spread(self.bias)
+        if bias is not None and not inside:
+            y = y + bias
             record(self, "bias", x, y)
         return y
 
-    def _sums(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """The sums of the paths on the input lattice, and of those straight to the output's."""
+    def _sums(
+        self, x: Tensor, plain: Sequence[nn.Module], bias: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The sums of the paths on the input lattice, and of those straight to the output's.
+
+        Those in `plain` are one convolution, with that `bias`.
+        """
         sums: list[Tensor | None] = [None, None]
         for path in self.paths.values():
+            if path in plain:
+                continue
             assert isinstance(path, Path)
             place = int(self.stride == 2 and path.space_out.lattice == self.space_out.lattice)
             before = sums[place]
             sums[place] = path(x) if before is None else before + path(x)
+        if plain:
+            # After the others, so that its gradient comes first and those of x add up in the layout
+            # of x: elsewhere the next backward pass is slow.
+            y = convolve(x, plain, bias)
+            sums[0] = y if sums[0] is None else accumulate(y, sums[0])
         return sums[0], sums[1]
 
     def _spread(self, bias: Tensor) -> Tensor:
@@ -209,6 +229,11 @@ class ResidualPathway(nn.Module):
         if self.overlapping:
             text += f", overlapping={self.overlapping}"
         return text
+
+
+def _is_constant(bias: Tensor) -> bool:
+    """Whether it is the same on all sites."""
+    return bias.numel() == len(bias)
 
 
 def _checked(

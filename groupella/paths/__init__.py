@@ -4,6 +4,7 @@ A path knows what it is equivariant to (`symmetry`) and of which shared linear m
 (`shared_maps`); it never computes curvature.
 """
 
+from ._protocol import Convolution as Convolution
 from ._protocol import Path as Path
 from .conv import Conv as Conv
 from .dense_basis import DenseBasis as DenseBasis

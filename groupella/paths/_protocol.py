@@ -1,4 +1,4 @@
-"""What a layer asks of a path."""
+"""What a layer asks of a path, and what a path may promise besides."""
 
 from __future__ import annotations
 
@@ -33,3 +33,19 @@ class Path(Protocol):
 
     def reset_parameters(self, gain: float) -> None:
         """Draw new weights: an input of unit second moment gives output of variance gain²."""
+
+
+@runtime_checkable
+class Convolution(Protocol):
+    """A path that promises to be one circular convolution.
+
+    Its `forward(x)` equals `circular_conv(x, self.filter(), self.filter_bias())`, apart from what
+    it records. A layer may then add its filter to those of other such paths and convolve once. A
+    subclass with a `forward` of its own promises nothing until it defines both methods anew.
+    """
+
+    def filter(self) -> Tensor:
+        """(C'·F', C·F, *odd window), differentiable in the path's parameters."""
+
+    def filter_bias(self) -> Tensor | None:
+        """(C'·F',), or None."""

@@ -50,9 +50,16 @@ class Conv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    def filter(self) -> Tensor:
+        """`weight` itself."""
+        return self.weight
+
+    def filter_bias(self) -> Tensor | None:
+        return self.bias
+
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
-        y = torus_conv(x, self.weight)
+        y = torus_conv(x, self.filter())
         record(self, "weight", x, y)
         if self.bias is not None:
             y = y + self.bias.view(-1, *[1] * (x.dim() - 2))
@@ -78,11 +85,11 @@ class Conv(nn.Module):
         )
 
 
-def torus_conv(x: Tensor, weight: Tensor, groups: int = 1) -> Tensor:
+def torus_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1) -> Tensor:
     """`circular_conv`, also on the lattice () of a single site without axes."""
     if x.dim() > 2:
-        return circular_conv(x, weight, groups=groups)
-    return circular_conv(x.unsqueeze(2), weight.unsqueeze(2), groups=groups).squeeze(2)
+        return circular_conv(x, weight, bias, groups)
+    return circular_conv(x.unsqueeze(2), weight.unsqueeze(2), bias, groups).squeeze(2)
 
 
 def all_translations(space: FeatureSpace) -> Symmetry:

@@ -91,6 +91,12 @@ class GroupConv(nn.Module):
         blocks = flat.reshape(c_out, c, f_out, f, *window).transpose(1, 2)
         return blocks.reshape(c_out * f_out, c * f, *window)
 
+    def filter_bias(self) -> Tensor | None:
+        """The bias of every channel on its fibre, (C'·F',)."""
+        if self.bias is None:
+            return None
+        return self.bias.repeat_interleave(self.space_out.fibre_size)
+
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
         y = torus_conv(x, self.filter())

@@ -72,17 +72,22 @@ class SparseConv(nn.Module):
     def reset_parameters(self, gain: float = GAIN) -> None:
         if self.weight.is_meta:
             return
-        if self.weight.is_meta:
-            return
         with torch.no_grad():
             power = float(self.functions().square().sum())
         nn.init.normal_(self.weight, std=gain * (self.weight.shape[1] * power) ** -0.5)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    def filter(self) -> Tensor:
+        """The expanded filter (C'·F', C·F, *window)."""
+        return self._filter(self.functions())
+
+    def filter_bias(self) -> Tensor | None:
+        return self.bias
+
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
-        y = torus_conv(x, self._filter(self.functions()))
+        y = torus_conv(x, self.filter())
         record(self, "weight", x, y)
         if recording():
             tangents = self.grid.tangents(self.omega, self.positions)
