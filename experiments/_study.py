@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from ._engines import Engine, Task, here
 from ._jobs import Job
-from ._runs import Done, load, load_job, run, with_budget
+from ._runs import Done, load
 
 COLUMNS = ("accuracy", "nll", "evidence")
 
@@ -43,31 +43,28 @@ def perform(
     rows: Sequence[Row],
     directory: Path,
     *,
-    workers: int = 1,
+    engine: Engine = here,
     budget: float | None = None,
     data_dir: str | None = None,
     on_done: Callable[[Row, Done], None] | None = None,
 ) -> dict[str, Done]:
-    """Run every row, several at a time in processes of one thread each where `workers` > 1."""
+    """Run every row that is not finished."""
+    named = {row.key: row for row in rows}
+    tasks = {key: Task(r.job, directory / key, budget, data_dir) for key, r in named.items()}
     done: dict[str, Done] = {}
 
-    def keep(row: Row, one: Done) -> None:
-        done[row.key] = one
+    def keep(key: str) -> None:
+        done[key] = load(directory / key)
         if on_done is not None:
-            on_done(row, one)
+            on_done(named[key], done[key])
 
-    if workers <= 1:
-        for row in rows:
-            keep(row, _run(row.job, directory / row.key, budget, data_dir, True))
-    else:
-        with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
-            waiting = {
-                pool.submit(_finish, row.job, directory / row.key, budget, data_dir): row
-                for row in rows
-            }
-            for future in as_completed(waiting):
-                future.result()
-                keep(waiting[future], load(directory / waiting[future].key))
+    for key in [key for key, task in tasks.items() if task.is_finished]:
+        keep(key)
+        del tasks[key]
+    if tasks:
+        with closing(engine(tasks)) as finished:
+            for key in finished:
+                keep(key)
     return {row.key: done[row.key] for row in rows}
 
 
@@ -86,7 +83,9 @@ def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any
                 "row": row.name,
                 "accuracy": None if accuracy is None else 100 * accuracy,
                 "nll": content.outcome.nll,
-                "evidence": -selection.log_evidence / selection.n_data,
+                "evidence": -selection.log_evidence / selection.n_data
+                if selection.is_measured
+                else None,
                 "paper": dict(row.paper),
                 "verdict": network_verdict(selection),
                 "layers": selection.verdicts,
@@ -140,24 +139,3 @@ def write_summary(directory: Path, found: Sequence[Mapping[str, Any]], title: st
         temporary = directory / f".{name}.{os.getpid()}.tmp"
         temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, directory / name)
-
-
-def _run(
-    job: Job, directory: Path, budget: float | None, data_dir: str | None, progress: bool
-) -> Done:
-    if (directory / "settings.json").exists():
-        epochs = load_job(directory).training.get("epochs")
-        job = replace(job, training={**job.training, "epochs": epochs})
-    elif budget is not None:
-        job = with_budget(job, budget, data_dir)
-    return run(job, directory, data_dir=data_dir, progress=progress)
-
-
-def _finish(job: Job, directory: Path, budget: float | None, data_dir: str | None) -> None:
-    _run(job, directory, budget, data_dir, False)
-
-
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .select import INTERRUPTED
+from .select import saving
 
 if TYPE_CHECKING:
     from groupella.experiments._study import Study
@@ -61,10 +61,10 @@ def reproduce(
 ) -> None:
     from dataclasses import replace
 
+    from groupella.experiments._engines import here, processes
     from groupella.experiments._runs import RunError
     from groupella.experiments._study import perform, summary, table, write_summary
     from groupella.experiments.data import DataError
-    from groupella.training import Interrupted
 
     chosen = find(study, preset)
     rows = [r for r in chosen.rows(seed) if not row or any(part in r.name for part in row)]
@@ -80,17 +80,15 @@ def reproduce(
         ]
     place = out or Path("runs") / f"{study}-{preset}-{seed}"
     try:
-        done = perform(
-            rows,
-            place,
-            workers=jobs,
-            budget=budget,
-            data_dir=None if data_dir is None else str(data_dir),
-            on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
-        )
-    except Interrupted as stop:
-        typer.echo(f"interrupted; saved in {place}. The same command goes on.", err=True)
-        raise typer.Exit(INTERRUPTED) from stop
+        with saving(place):
+            done = perform(
+                rows,
+                place,
+                engine=here if jobs == 1 else processes(jobs),
+                budget=budget,
+                data_dir=None if data_dir is None else str(data_dir),
+                on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
+            )
     except (RunError, DataError) as error:
         typer.echo(f"groupella reproduce: {error}", err=True)
         raise typer.Exit(2) from error

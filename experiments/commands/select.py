@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,7 +29,6 @@ Examples:
 
 Ctrl-C saves; the same command goes on from there. A finished run is not run again.
 """
-INTERRUPTED = 130
 WIDE = 130
 
 
@@ -106,7 +107,8 @@ def select(
         else:
             limit = seconds(budget)
             _say(f"measuring how many epochs fit into {budget} …", as_json)
-            job = with_budget(job, limit, folder)
+            with saving(place):
+                job = with_budget(job, limit, folder)
         done = perform(job, place, folder, as_json)
     except (ArgumentError, DataError, RunError, FileNotFoundError, ValueError) as error:
         typer.echo(f"groupella select: {error}", err=True)
@@ -128,15 +130,24 @@ select.__doc__ = EXAMPLES
 
 
 def perform(job: Any, place: Path, data_dir: str | None, quiet: bool) -> Done:
-    """Run, and turn Ctrl-C into a message and an exit code."""
+    """Run, and turn Ctrl-C and SIGTERM into a message and an exit code."""
     from groupella.experiments._runs import run
-    from groupella.training import Interrupted
+
+    with saving(place):
+        return run(job, place, data_dir=data_dir, progress=not quiet)
+
+
+@contextmanager
+def saving(place: Path) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM, after what they save, into a message and the exit code of each."""
+    from groupella.experiments._stopping import Stopped, stoppable
 
     try:
-        return run(job, place, data_dir=data_dir, progress=not quiet)
-    except Interrupted as stop:
+        with stoppable():
+            yield
+    except Stopped as stop:
         typer.echo(f"interrupted; saved in {place}. The same command goes on.", err=True)
-        raise typer.Exit(INTERRUPTED) from stop
+        raise typer.Exit(stop.exit_code) from stop
 
 
 def show(done: Done) -> None:

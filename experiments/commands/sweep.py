@@ -12,6 +12,8 @@ import typer
 
 from groupella.cli._arguments import ArgumentError, complete_groups, group_set
 
+from .select import saving
+
 EXAMPLES = """
 Select on every combination of seeds, data sets and sets of paths, in local processes.
 
@@ -46,6 +48,7 @@ def sweep(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
+    from groupella.experiments._engines import here, processes
     from groupella.experiments._jobs import Job
     from groupella.experiments._presets import TRAINING
     from groupella.experiments._runs import RunError
@@ -75,16 +78,14 @@ def sweep(
         rows.append(Row(f"{name} {model or groups} seed {seed}", job))
     folder = None if data_dir is None else str(data_dir)
     try:
-        done = perform(
-            rows,
-            out,
-            workers=jobs,
-            data_dir=folder,
-            on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
-        )
-    except KeyboardInterrupt as stop:
-        typer.echo(f"interrupted; saved in {out}. The same command goes on.", err=True)
-        raise typer.Exit(130) from stop
+        with saving(out):
+            done = perform(
+                rows,
+                out,
+                engine=here if jobs == 1 else processes(jobs),
+                data_dir=folder,
+                on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
+            )
     except (RunError, DataError, ValueError) as error:
         typer.echo(f"groupella sweep: {error}", err=True)
         raise typer.Exit(2) from error

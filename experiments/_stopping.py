@@ -1,0 +1,72 @@
+"""SIGINT (Ctrl-C) and SIGTERM as one exception that knows which of them it was.
+
+While `groupella.training.fit` runs it has handlers of its own: it finishes its step, saves, and
+raises. Elsewhere SIGTERM raises KeyboardInterrupt, as SIGINT does. Which signal it was is read from
+Python's wake-up descriptor, to which every signal is written whatever handler it has.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+class Stopped(KeyboardInterrupt):
+    """Work was stopped by a signal; what was done is saved as far as it can be."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.signal = signal.Signals(number)
+
+    @property
+    def exit_code(self) -> int:
+        """As shells give it: 130 for SIGINT, 143 for SIGTERM."""
+        return 128 + self.signal
+
+
+class Received:
+    """The first of the signals that a process was stopped by, or None."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._seen = b""
+
+    @property
+    def writer(self) -> int:
+        return self._writer
+
+    @property
+    def first(self) -> int | None:
+        with suppress(BlockingIOError):
+            self._seen += os.read(self._reader, 256)
+        stops = [n for n in self._seen if n in (signal.SIGINT, signal.SIGTERM)]
+        return stops[0] if stops else None
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@contextmanager
+def stoppable() -> Iterator[Received]:
+    """Turn SIGINT and SIGTERM inside into `Stopped`, after what handles them further in."""
+    received = Received()
+    # Python delivers signals to the main thread only; elsewhere there is nothing to install.
+    here = threading.current_thread() is threading.main_thread()
+    if here:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        woken = signal.set_wakeup_fd(received.writer, warn_on_full_buffer=False)
+    try:
+        yield received
+    except KeyboardInterrupt as error:
+        raise Stopped(received.first or signal.SIGINT) from error
+    finally:
+        if here:
+            signal.set_wakeup_fd(woken)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        received.close()

@@ -1,0 +1,133 @@
+"""Signals stop a command and all its processes; what they saved is gone on with.
+
+Real processes: a sweep of two rows in two workers, long enough to be caught in training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from groupella.cli import app
+from groupella.experiments._stopping import Stopped, stoppable
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks into /proc")
+SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--alpha", "1", "--train-size", "40"]
+SWEEP += ["--epochs", "30", "--json"]
+TWO = ["--seeds", "0-1", "--jobs", "2"]
+PATIENCE = 120.0
+
+
+def start(place: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "groupella.cli", *SWEEP, "--out", str(place), *more]
+    return subprocess.Popen(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+
+
+def until(what: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
+    end = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < end, "waited too long"
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def epochs(place: Path) -> dict[str, int]:
+    """Of each row, as far as its last checkpoint."""
+    found = {}
+    for history in place.glob("*/history.json"):
+        found[history.parent.name] = len(json.loads(history.read_text()))
+    return found
+
+
+def without_times(text: str) -> Any:
+    found = json.loads(text.splitlines()[-1])
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
+
+
+def interrupt(place: Path, number: signal.Signals, whom: str = "parent") -> tuple[int, str]:
+    """Stop the sweep in both workers' training; its exit code and what it said."""
+    before = epochs(place)
+    process = start(place, *TWO)
+
+    def both_went_on() -> bool:
+        now = epochs(place)
+        return len(now) == 2 and all(n > before.get(row, 0) for row, n in now.items())
+
+    until(both_went_on, process)
+    workers = children(process.pid)
+    assert len(workers) == 2
+    now = epochs(place)
+    os.kill(process.pid if whom == "parent" else workers[0], number)
+    out, err = process.communicate(timeout=PATIENCE)
+    until(lambda: not any(map(alive, workers)))
+    assert out == ""
+    assert not list(place.glob("*/report.json")), "it was finished before it could be stopped"
+    assert all(n >= now[row] for row, n in epochs(place).items())
+    return process.returncode, err
+
+
+def test_workers_stop_with_their_parent_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    saved = f"interrupted; saved in {tmp_path}. The same command goes on.\n"
+    assert interrupt(tmp_path, signal.SIGTERM) == (143, saved)
+    assert interrupt(tmp_path, signal.SIGKILL) == (-signal.SIGKILL, "")
+    code, err = interrupt(tmp_path, signal.SIGTERM, "worker")
+    assert code == 2
+    assert re.search(r"seed-[01]: its process was ended by SIGTERM. The same command goes on", err)
+    last = start(tmp_path, "--jobs", "2")  # of the two, the row with seed 0
+    out, err = last.communicate(timeout=PATIENCE)
+    assert last.returncode == 0, err
+    undisturbed = CliRunner().invoke(app, [*SWEEP, "--out", str(tmp_path / "whole")])
+    assert without_times(out) == without_times(undisturbed.stdout)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_training_in_the_process_itself_stops_with_the_exit_code_of_the_signal(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    process = start(tmp_path)
+    until(lambda: bool(epochs(tmp_path)), process)
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code
+    assert err.splitlines()[-1] == f"interrupted; saved in {tmp_path}. The same command goes on."
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_either_signal_is_told_from_the_other(number: signal.Signals) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Stopped, match=number.name) as stop, stoppable():
+        signal.raise_signal(number)
+    assert stop.value.exit_code == 128 + number
+    assert signal.getsignal(signal.SIGTERM) == before
