@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ._jobs import Job
 
 if TYPE_CHECKING:
+    from groupella.evidence import Selection
     from groupella.experiments.data import ImageData
     from groupella.reporting import Content, Example
     from groupella.training import EpochRecord, Fit
@@ -112,7 +113,7 @@ def describe(
         title=job.title,
         data=f"{data.name}, {len(data.classes)} classes",
         groups={m.name: meaning(m.name) for m in job.group_set()},
-        selection=result.selection(rule="evidence", nats=job.nats),
+        selection=_selection(job, result, len(data.train_y)),
         history=result.history,
         errors=paired(before, layer_errors(result.network, seed=job.seed)),
         filters=filter_pictures(result.network),
@@ -123,6 +124,17 @@ def describe(
         expected=_known(data),
         remarks=data.remarks,
     )
+
+
+def _selection(job: Job, result: Fit, n_data: int) -> Selection:
+    """What each layer obeys; of a MAP run whose curvature is too large, nothing."""
+    from groupella.evidence import Selection
+    from groupella.training import CurvatureTooLargeError
+
+    try:
+        return result.selection(rule="evidence", nats=job.nats)
+    except CurvatureTooLargeError:
+        return Selection.unmeasured(result.network, n_data, "evidence", job.nats)
 
 
 def write(directory: Path, content: Content) -> None:
@@ -197,18 +209,21 @@ def with_budget(job: Job, budget: float, data_dir: str | None = None) -> Job:
     batches = 3
     count = batches * settings.batch_size
     few = (data.train_x[:count], data.train_y[:count])
-    times = []
-    for method in ("map", settings.method if settings.learns_precisions else "fixed_point"):
-        trial = replace(settings, epochs=2, burn_in=2, method=method, prune_from=None)
-        records = fit(job.network(data), few, settings=trial, progress=False).history
-        times.append(records[-1].seconds)
-    plain, with_update = times
-    steps = -(-len(data.train_y) // settings.batch_size)
-    tested = len(data.test_y) / settings.batch_size / 3
-    update = max(with_update - plain, 0.0) / settings.update_every
-    passes = len(data.train_y) / settings.batch_size / 3 / settings.update_every
-    epoch = plain / batches * (steps + tested + passes) + update
-    epochs = max(settings.burn_in + 2, int(0.9 * budget / epoch))
+
+    def seconds(method: str) -> float:
+        trial = replace(settings, epochs=2, burn_in=2, method=method, prune_from=None)  # type: ignore[arg-type]
+        return fit(job.network(data), few, settings=trial, progress=False).history[-1].seconds
+
+    plain = seconds("map")
+    passes = (
+        -(-len(data.train_y) // settings.batch_size) + len(data.test_y) / settings.batch_size / 3
+    )
+    update, least = 0.0, 1
+    if settings.learns_precisions:
+        update = max(seconds(settings.method) - plain, 0.0) / settings.update_every
+        passes += len(data.train_y) / settings.batch_size / 3 / settings.update_every
+        least = settings.burn_in + 2
+    epochs = max(least, int(0.9 * budget / (plain / batches * passes + update)))
     return replace(job, training={**job.training, "epochs": epochs})
 
 

@@ -32,7 +32,8 @@ PUBLISHED: dict[str, tuple[tuple[float, float], tuple[float, float, float]]] = {
 
 @dataclass(frozen=True)
 class Cifar10:
-    """`fc_alpha` is the width of rows with a full FC path, whose factors grow with its square."""
+    """`fc_alpha` is the width of rows with a full FC path under evidence, whose curvature factors
+    grow with its square; under MAP, which needs none, those rows are as wide as the others."""
 
     alpha: int = 10
     fc_alpha: int = 10
@@ -58,14 +59,14 @@ class Cifar10:
         else:
             paper = dict(zip(("nll", "accuracy", "evidence"), by_evidence, strict=True))
             learned = {}
-        full = model in ("FC", "FC+CONV")
+        factors = model in ("FC", "FC+CONV") and objective == "evidence"
         job = Job(
             title=f"CIFAR-10: {model}, {objective}",
             data="cifar10",
             groups="z2",
             preset=f"cifar10/{model}",
             train_size=self.train_size,
-            alpha=self.fc_alpha if full else self.alpha,
+            alpha=self.fc_alpha if factors else self.alpha,
             init=self.init if "+" in model else "balanced",
             prior="lengthscales" if model.endswith("lengthscales") else "weights",
             seed=seed,

@@ -30,7 +30,8 @@ ACCURACIES = {
 
 @dataclass(frozen=True)
 class Toy:
-    """`fc_alpha` is the width of rows with a full FC path, whose factors grow with its square."""
+    """`fc_alpha` is the width of rows with a full FC path under evidence, whose curvature factors
+    grow with its square; under MAP, which needs none, those rows are as wide as the others."""
 
     data: str = "mnist"
     alpha: int = 10
@@ -56,7 +57,7 @@ class Toy:
                 preset=f"{stem}/{model}",
                 size=self.size,
                 train_size=self.train_size,
-                alpha=self.fc_alpha if model == "FC" else self.alpha,
+                alpha=self.fc_alpha if model == "FC" and objective == "evidence" else self.alpha,
                 init=self.init if "+" in model else "balanced",
                 seed=seed,
                 training={**self.training, **learned},

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 Rule = Literal["gamma", "evidence", "both"]
 FORMAT = "groupella-selection"
+NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,8 @@ class LayerSelection:
 
     @property
     def verdict(self) -> str:
-        """The symmetry the layer obeys: a name, "p4 and flips", or "none"."""
-        return verdict_text(self.obeys)
+        """The symmetry the layer obeys: a name, "p4 and flips", "none", or "not measured"."""
+        return verdict_text(self.obeys) if self.paths else NOT_MEASURED
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -90,6 +91,16 @@ class Selection:
     rule: Rule
     threshold: float
 
+    @classmethod
+    def unmeasured(cls, network: nn.Module, n_data: int, rule: Rule, threshold: float) -> Selection:
+        """Of a network without curvature: all layers, none of their paths, no evidence (NaN)."""
+        layers = (LayerSelection(name, (), (), math.inf, None) for name in pathway_layers(network))
+        return cls(tuple(layers), math.nan, n_data, rule, threshold)
+
+    @property
+    def is_measured(self) -> bool:
+        return any(s.paths for s in self.layers)
+
     @property
     def verdicts(self) -> dict[str, str]:
         """Layer name → what it obeys."""
@@ -98,6 +109,8 @@ class Selection:
     @property
     def kept(self) -> dict[str, tuple[str, ...]]:
         """Layer name → names of its live paths."""
+        if not self.is_measured:
+            raise ValueError("nothing was measured, so no path is known to be alive or dead")
         return {s.layer: s.live for s in self.layers}
 
     def __getitem__(self, layer: str) -> LayerSelection:
@@ -113,7 +126,7 @@ class Selection:
             "version": 1,
             "rule": self.rule,
             "threshold": self.threshold,
-            "log_evidence": self.log_evidence,
+            "log_evidence": None if math.isnan(self.log_evidence) else self.log_evidence,
             "n_data": self.n_data,
             "layers": [
                 {
@@ -156,7 +169,7 @@ class Selection:
             raise ValueError(f"it lacks format={FORMAT!r}")
         return cls(
             layers=tuple(_layer_from(entry) for entry in content["layers"]),
-            log_evidence=content["log_evidence"],
+            log_evidence=math.nan if content["log_evidence"] is None else content["log_evidence"],
             n_data=content["n_data"],
             rule=content["rule"],
             threshold=content["threshold"],

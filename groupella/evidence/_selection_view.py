@@ -21,9 +21,9 @@ def table(selection: Selection) -> Table:
     from rich.table import Table as RichTable
 
     per_datum = selection.log_evidence / selection.n_data
+    caption = f"log evidence {selection.log_evidence:.1f} nats, {per_datum:.3f} a datum"
     result = RichTable(
-        title="What each layer obeys",
-        caption=f"log evidence {selection.log_evidence:.1f} nats, {per_datum:.3f} a datum",
+        title="What each layer obeys", caption=caption if selection.is_measured else None
     )
     result.add_column("layer")
     result.add_column("obeys", style="bold")
@@ -31,6 +31,8 @@ def table(selection: Selection) -> Table:
     for heading in HEADINGS:
         result.add_column(heading, justify="left" if heading in ("path", "") else "right")
     for layer in selection.layers:
+        if not layer.paths:
+            result.add_row(layer.layer, layer.verdict)
         for number, path in enumerate(layer.paths):
             head = (layer.layer, layer.verdict, clearness_text(layer, selection))
             result.add_row(

@@ -16,9 +16,12 @@ FORMATS = ("png", "svg")
 
 def figures(content: Content) -> dict[str, Figure]:
     """Name → figure: selection, precisions, curves, and equivariance where it was measured."""
-    found = {"selection": content.selection.figure()}
+    found = {}
+    if content.selection.is_measured:
+        found["selection"] = content.selection.figure()
     if len(content.history):
-        found["precisions"] = _precisions(content)
+        if content.selection.is_measured:
+            found["precisions"] = _precisions(content)
         found["curves"] = _curves(content)
     if content.errors:
         found["equivariance"] = _equivariance(content)

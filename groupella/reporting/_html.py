@@ -85,8 +85,7 @@ def _run(content: Content) -> str:
     parts = [
         f'<p class="verdict">{escape(sentence(content.selection))}</p>',
         _facts(content),
-        "<h3>What each layer uses</h3>",
-        _heat_map(content),
+        _heat_map(content) if content.selection.is_measured else "",
         _legend_of_groups(content.groups),
         _precisions(content),
         _curves(content),
@@ -106,9 +105,10 @@ def _facts(content: Content) -> str:
         facts.append(("test accuracy", f"{100 * content.outcome.accuracy:.1f} %"))
     if content.outcome.nll is not None:
         facts.append(("test NLL", f"{content.outcome.nll:.3f}"))
-    facts.append(
-        ("log evidence", f"{_signed(chosen.log_evidence / chosen.n_data, 3)} nats a datum")
-    )
+    if chosen.is_measured:
+        facts.append(
+            ("log evidence", f"{_signed(chosen.log_evidence / chosen.n_data, 3)} nats a datum")
+        )
     if content.expected is not None:
         facts.append(("labels obey, by construction", content.expected))
     items = "".join(f'<li><span class="quiet">{k}</span><b>{escape(v)}</b></li>' for k, v in facts)
@@ -143,6 +143,7 @@ def _heat_map(content: Content) -> str:
             f'<td class="quiet left">{escape(clearness(layer, content.selection))}</td></tr>'
         )
     return (
+        "<h3>What each layer uses</h3>"
         '<p class="quiet">Share of each path in the effective parameters of its layer (γ/P, '
         f"normalised per layer). A path is alive {_rule(content)}. A layer obeys the strictest "
         "group that contains all its live paths.</p>"
@@ -291,7 +292,7 @@ def _filters(content: Content) -> str:
         scales = {kind: _scale(mine, layer.live, kind) for kind in ("kernels", "maps")}
         strips = []
         for picture in mine:
-            alive = picture.path in layer.live
+            alive = picture.path in layer.live or not layer.paths
             images = "".join(
                 f'<img alt="" src="{signed(f, scales[picture.kind])}">' for f in picture.filters
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from groupella.evidence import LayerSelection, Selection
+from groupella.evidence._selection import NOT_MEASURED
 from groupella.evidence._verdict import verdict, verdict_text
 
 MEANINGS = {
@@ -37,7 +38,9 @@ def meaning(name: str) -> str:
 
 
 def network_verdict(selection: Selection) -> str:
-    """What the network as a whole obeys: "p4", "p4 and flips", or "none"."""
+    """What the network as a whole obeys: "p4", "p4 and flips", "none", or "not measured"."""
+    if not selection.is_measured:
+        return NOT_MEASURED
     subspaces = {(s.layer, p.path): p.members for s in selection.layers for p in s.paths}
     live = {(s.layer, p.path) for s in selection.layers for p in s.paths if p.alive}
     named = {f"{layer}\n{path}": members for (layer, path), members in subspaces.items()}
@@ -46,6 +49,8 @@ def network_verdict(selection: Selection) -> str:
 
 def sentence(selection: Selection) -> str:
     """Such as "Layers 1 to 3 obey p4, layer 4 obeys z2; the network as a whole obeys z2."""
+    if not selection.is_measured:
+        return "What the layers obey was not measured."
     numbered = list(enumerate(selection.layers, 1))
     if len(numbered) == 1:
         return f"The layer {_obeys(selection.layers[0].verdict, 1)}."

@@ -4,6 +4,9 @@ from ._checkpoint import Checkpoint as Checkpoint
 from ._checkpoint import CheckpointError as CheckpointError
 from ._checkpoint import load_checkpoint as load_checkpoint
 from ._checkpoint import save_checkpoint as save_checkpoint
+from ._cost import CurvatureCost as CurvatureCost
+from ._cost import CurvatureTooLargeError as CurvatureTooLargeError
+from ._cost import curvature_cost as curvature_cost
 from ._distributed import Processes as Processes
 from ._fit import Fit as Fit
 from ._fit import Interrupted as Interrupted

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from groupella.evidence import Evidence, Prior, Selection, selection
 from groupella.likelihoods import Categorical, Likelihood
 
 from ._checkpoint import load_checkpoint, save_checkpoint
+from ._cost import curvature_cost
 from ._data import as_examples, check_examples
 from ._distributed import Processes
 from ._history import EpochRecord, History
@@ -48,7 +49,11 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Fit:
-    """A trained network with its evidence. `stopped` tells why training ended."""
+    """A trained network with its evidence. `stopped` tells why training ended.
+
+    A fit by `method="map"` needs no curvature and has taken none; `selection` and `log_evidence`
+    take it when they are first asked, unless it is too large (`CurvatureTooLargeError`).
+    """
 
     network: nn.Module
     evidence: Evidence
@@ -56,6 +61,7 @@ class Fit:
     settings: Settings
     stopped: Literal["finished", "early"]
     directory: Path | None = None
+    run: Run | None = field(default=None, repr=False, compare=False)
 
     @property
     def prior(self) -> Prior:
@@ -68,11 +74,27 @@ class Fit:
     @property
     def log_evidence(self) -> float:
         """Of the final weights and precisions, in nats."""
+        self._observe()
         return float(self.evidence.log_marginal_likelihood().detach())
 
     def selection(self, data: Any = None, **options: Any) -> Selection:
         """What each layer obeys; see `groupella.evidence.selection`."""
+        self._observe()
         return selection(self.network, self.evidence, data, **options)
+
+    def collect(self) -> None:
+        """Let the evidence see curvature and fit of the present weights, on the training data.
+
+        In several processes, all must call it.
+        """
+        if self.run is None:
+            raise RuntimeError("this fit does not have its data; call evidence.collect(data)")
+        self.run.collect(self.settings.epochs)
+
+    def _observe(self) -> None:
+        if not self.evidence.is_observed:
+            curvature_cost(self.network).check()
+            self.collect()
 
 
 def fit(
@@ -135,7 +157,8 @@ def fit(
         network.train()
         stack.callback(network.train, was_training)
         _train(run, place, display, board, on_epoch)
-        run.collect(chosen.epochs)
+        if chosen.learns_precisions:
+            run.collect(chosen.epochs)
     return Fit(
         network,
         evidence,
@@ -143,6 +166,7 @@ def fit(
         chosen,
         "early" if run.counters.stopped else "finished",
         place,
+        run,
     )
 
 

@@ -185,6 +185,7 @@ def test_removal_of_a_factored_path_counts_its_fit_once() -> None:
     likelihood = Gaussian(0.5, learned=False)
     evidence = Evidence(network, likelihood)
     result = fit(network, (x, y), likelihood, method="map", epochs=60, progress=False)
+    result.collect()
     closed = removal(result.evidence, ["0/F-FC"])
     less = copy.deepcopy(network)
     for parameter in less[0].paths["F-FC"].parameters():  # type: ignore[union-attr,index]
@@ -195,6 +196,21 @@ def test_removal_of_a_factored_path_counts_its_fit_once() -> None:
     assert evidence.network is network
     assert true < -100
     assert closed == pytest.approx(true, rel=0.25)
+
+
+def test_what_was_not_measured_says_so(tmp_path: Path) -> None:
+    space = GROUPS.space((3, 3), channels=1)
+    network = nn.Sequential(ResidualPathway(space, space, GROUPS))
+    nothing = Selection.unmeasured(network, 10, "evidence", 5.0)
+    assert not nothing.is_measured
+    assert nothing.verdicts == {"0": "not measured"}
+    assert "not measured" in str(nothing)
+    assert "nan" not in str(nothing)
+    again = Selection.load(nothing.save(tmp_path / "selection.json"))
+    assert math.isnan(again.log_evidence)
+    assert again.layers == nothing.layers
+    with pytest.raises(ValueError, match="nothing was measured"):
+        _ = nothing.kept
 
 
 def test_prune_takes_out_what_fits_noise_and_keeps_the_rest() -> None:

@@ -13,8 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from groupella.cli import app
+from groupella.experiments import cifar10, toy
 from groupella.experiments._jobs import Job, halving
 from groupella.experiments._runs import RunError, load, run, with_budget
+from groupella.experiments._study import Row, summary, table
 from groupella.training import EpochRecord, Interrupted
 
 TINY = Job(
@@ -98,6 +100,43 @@ def test_a_budget_becomes_epochs() -> None:
     few = with_budget(TINY, 0.001).training["epochs"]
     assert few == 3
     assert with_budget(TINY, 60).training["epochs"] > 10
+
+
+def test_a_budget_of_map_takes_no_curvature(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("MAP needs no curvature")
+
+    monkeypatch.setattr("groupella.training._run.Run.collect", refuse)
+    by_map = replace(TINY, training={**TINY.training, "method": "map"})
+    assert with_budget(by_map, 0.001).training["epochs"] == 1
+    assert with_budget(by_map, 60).training["epochs"] > 10
+
+
+def test_a_map_run_whose_curvature_is_too_large_is_reported_without_a_selection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("groupella.training._cost.MOST_ROWS", 3)
+    by_map = replace(TINY, training={**TINY.training, "method": "map"})
+    done = run(by_map, tmp_path, progress=False)
+    assert not done.content.selection.is_measured
+    assert "was not measured" in done.report.read_text(encoding="utf-8")
+    (found,) = summary([Row("tiny", by_map)], {"tiny": load(tmp_path)})
+    assert (found["verdict"], found["evidence"], found["shares"]) == ("not measured", None, {})
+    assert found["nll"] is not None
+    assert "not measured" in table([found])
+    result = CliRunner().invoke(app, ["inspect", str(tmp_path), "--redraw"])
+    assert result.exit_code == 0
+    assert "was not measured" in result.stdout
+
+
+def test_map_rows_of_studies_are_wide_although_fully_connected() -> None:
+    for rows in (toy.PRESETS["hour"].rows(0), cifar10.PRESETS["hour"].rows(0)):
+        narrow = [row for row in rows if row.job.alpha != 10]
+        assert {row.job.alpha for row in narrow} == {2}
+        assert all(row.name.endswith("evidence") for row in narrow)
+        assert {str(row.job.preset).split("/")[1] for row in narrow} <= {"FC", "FC+CONV"}
+        full = [row for row in rows if str(row.job.preset).endswith(("/FC", "/FC+CONV"))]
+        assert 2 * len(narrow) == len(full)
 
 
 def test_the_lattice_is_halved_while_it_can_be() -> None:

@@ -15,11 +15,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.curvature import KroneckerBlock
+from groupella.curvature import KroneckerBlock, curvature
 from groupella.evidence import Evidence, JitterWarning, NonFiniteError, Prior
 from groupella.evidence import _spectrum as spectrum_module
+from groupella.groups import GroupSet, p4, trivial, z2
+from groupella.layer import ResidualPathway
 from groupella.likelihoods import Bernoulli, Categorical, Gaussian
-from groupella.training import CheckpointError, EpochRecord, Settings, fit, load_checkpoint
+from groupella.training import (
+    CheckpointError,
+    CurvatureTooLargeError,
+    EpochRecord,
+    Settings,
+    curvature_cost,
+    fit,
+    load_checkpoint,
+)
 from groupella.training._weights import WeightStep
 
 
@@ -60,6 +70,43 @@ def test_map_keeps_precisions_and_needs_no_updates() -> None:
     assert result.prior.precisions.tolist() == [1.0] * 4
     assert result.history.evidences == []
     assert math.isfinite(result.log_evidence)
+
+
+def test_map_takes_curvature_only_when_it_is_asked_for() -> None:
+    net = network()
+    result = fit(net, data(), settings=QUICK, method="map", progress=False)
+    assert not result.evidence.is_observed
+    value = result.log_evidence
+    assert result.evidence.is_observed
+    evidence = Evidence(net, Categorical())
+    evidence.collect(data())
+    # Another subset of the data, the same weights and precisions.
+    assert value == pytest.approx(float(evidence.log_marginal_likelihood().detach()), rel=0.1)
+
+
+def test_curvature_that_is_too_large_is_refused_before_it_is_allocated() -> None:
+    net = nn.Sequential(nn.Linear(4, 5000), nn.Tanh(), nn.Linear(5000, 3))
+    x, y = data(20)
+    result = fit(net, (x, y), method="map", epochs=1, batch_size=20, progress=False)
+    with pytest.raises(CurvatureTooLargeError, match=r"5000 rows \(that of 0\.weight\)"):
+        _ = result.log_evidence
+    assert not result.evidence.is_observed
+
+
+def test_the_cost_of_curvature_is_known_beforehand() -> None:
+    groups = GroupSet(trivial(), z2(), p4())
+    space = groups.space((4, 4), channels=2)
+    layer = ResidualPathway(space, space, groups, "FC+F-FC+CONV+GCONV:p4+S-CONV")
+    net = nn.Sequential(layer, nn.Conv2d(8, 3, 3), nn.Flatten(), nn.Linear(12, 3))
+    x = torch.randn(5, *space.shape)
+    blocks = curvature(net, Categorical(), (x, torch.zeros(5, dtype=torch.long)), sharing="block")
+    weights = [b for name, b in blocks.items() if not name.endswith("omega")]
+    factors = [f for b in weights for f in (b.input_factors, b.output_factors)]
+    cost = curvature_cost(net)
+    assert cost.rows == max(f.shape[1] for f in factors) == 128
+    assert cost.parameter == "0.paths.FC.weight"
+    # Biases of stock layers, a few numbers, are left out.
+    assert cost.bytes == pytest.approx(sum(4 * f.numel() for f in factors), rel=0.01)
 
 
 def test_the_same_seed_gives_the_same_bits_and_leaves_the_callers_random_state() -> None:
