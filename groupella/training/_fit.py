@@ -89,7 +89,8 @@ class Fit:
         """
         if self.run is None:
             raise RuntimeError("this fit does not have its data; call evidence.collect(data)")
-        self.run.collect(self.settings.epochs)
+        with seeded(self.settings.seed):
+            self.run.collect(self.settings.epochs)
 
     def _observe(self) -> None:
         if not self.evidence.is_observed:
