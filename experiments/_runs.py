@@ -132,7 +132,7 @@ def _selection(job: Job, result: Fit, n_data: int) -> Selection:
     from groupella.training import CurvatureTooLargeError
 
     try:
-        return result.selection(rule="evidence", nats=job.nats)
+        return result.selection(rule="evidence", nats=job.nats, nats_per_parameter=0.0)
     except CurvatureTooLargeError:
         return Selection.unmeasured(result.network, n_data, "evidence", job.nats)
 

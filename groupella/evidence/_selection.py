@@ -9,10 +9,10 @@ For a path with precision δ, weights w, P parameters and the eigenvalues λ of 
 | relative  | γ/P over the sum of γ/P in the layer                                            |
 | removal   | change of log evidence when the path is removed; positive: better without it    |
 
-A path is alive when its relative γ is at least `threshold`; by `rule="evidence"`, when removing it
-costs at least `nats`; by "both", when both hold. The verdict on a layer is that of `_verdict.py`;
-its clearness is the distance, in decades of relative γ (or in nats), of the nearest path that
-could change it.
+A path is alive when removing it costs at least `nats`, and at least `nats_per_parameter` for each
+of its effective parameters; by `rule="gamma"`, when its relative γ is at least `threshold`; by
+"both", when both hold. The verdict on a layer is that of `_verdict.py`; its clearness is the
+distance, in nats (or in decades of relative γ), of the nearest path that could change it.
 """
 
 from __future__ import annotations
@@ -83,13 +83,17 @@ class LayerSelection:
 
 @dataclass(frozen=True)
 class Selection:
-    """The answer for a whole network. Prints as a table, saves as JSON, draws as a figure."""
+    """The answer for a whole network. Prints as a table, saves as JSON, draws as a figure.
+
+    `threshold` is in nats for the rule "evidence", else a share of relative γ.
+    """
 
     layers: tuple[LayerSelection, ...]
     log_evidence: float
     n_data: int
     rule: Rule
     threshold: float
+    nats_per_parameter: float = 0.0
 
     @classmethod
     def unmeasured(cls, network: nn.Module, n_data: int, rule: Rule, threshold: float) -> Selection:
@@ -126,6 +130,7 @@ class Selection:
             "version": 1,
             "rule": self.rule,
             "threshold": self.threshold,
+            "nats_per_parameter": self.nats_per_parameter,
             "log_evidence": None if math.isnan(self.log_evidence) else self.log_evidence,
             "n_data": self.n_data,
             "layers": [
@@ -173,6 +178,7 @@ class Selection:
             n_data=content["n_data"],
             rule=content["rule"],
             threshold=content["threshold"],
+            nats_per_parameter=content.get("nats_per_parameter", 0.0),
         )
 
     def table(self) -> Table:
@@ -201,10 +207,10 @@ def selection(
     evidence: Evidence,
     data: tuple[Tensor, Tensor] | Batches | None = None,
     *,
-    rule: Rule = "gamma",
+    rule: Rule = "evidence",
     threshold: float = 0.01,
-    nats: float = 0.0,
-    nats_per_parameter: float = 0.0,
+    nats: float = 5.0,
+    nats_per_parameter: float = 0.5,
     subset: int | None = None,
 ) -> Selection:
     """What `evidence` says of each residual-pathway layer of `network`.
@@ -214,9 +220,12 @@ def selection(
     out instead: fit and curvature are measured without it, and the precisions of the rest are
     optimised anew.
 
-    `nats_per_parameter` guards against large paths: a free path with hundreds of effective
-    parameters fits noise that is worth tens of nats, but less than half a nat each; a path that the
-    data need is worth one or more each.
+    By default a path is alive when it is worth `nats`, which a path that is not needed reaches in
+    three of ten thousand cases. `nats_per_parameter` guards against large ones: a free path with
+    hundreds of effective parameters fits noise that is worth tens of nats, but less than half a nat
+    each; a path that the data need is worth one or more each. `rule="gamma"` asks only for a share
+    of `threshold` in the layer's effective parameters, as the paper's figures do; that is also what
+    noise leaves to small paths that are not needed.
     """
     if rule not in ("gamma", "evidence", "both"):
         raise ValueError(f"rule must be 'gamma', 'evidence' or 'both', got {rule!r}")
@@ -237,6 +246,7 @@ def selection(
         n_data=evidence.fit.n_data,
         rule=rule,
         threshold=nats if rule == "evidence" else threshold,
+        nats_per_parameter=0.0 if rule == "gamma" else nats_per_parameter,
     )
 
 

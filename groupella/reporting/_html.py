@@ -157,7 +157,9 @@ def _rule(content: Content) -> str:
     limit = content.selection.threshold
     if content.selection.rule == "gamma":
         return f"from a share of {100 * limit:g} %"
-    return f"when the log evidence falls by {limit:g} nats or more without it"
+    each = content.selection.nats_per_parameter
+    more = f", and by {each:g} for each of its effective parameters," if each else " or more"
+    return f"when the log evidence falls by {limit:g} nats{more} without it"
 
 
 def _detail(layer: LayerSelection, name: str) -> str:

@@ -114,8 +114,7 @@ def test_names_the_planted_symmetry_of_a_linear_teacher(planted: str, method: An
     assert all(p.removal > -5 for p in dead)
     live = [p for p in found["0"].paths if p.alive]
     assert all(p.removal < -50 for p in live)
-    by_evidence = selection(network, evidence, data, rule="evidence", nats=5.0)
-    assert by_evidence.verdicts == {"0": planted}
+    assert selection(network, evidence, data).verdicts == {"0": planted}
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +151,44 @@ def test_numbers_are_those_of_the_evidence(
             assert path.removal == pytest.approx(removal(evidence, [term.name]))
     assert found.log_evidence == pytest.approx(evidence.report().log_marginal_likelihood)
     assert set(found.kept) == {"0", "2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, (5.0, 0.5)),
+        ({"nats": 0.0, "nats_per_parameter": 0.0}, (0.0, 0.0)),
+        ({"nats": 0.0, "nats_per_parameter": 2.0}, (0.0, 2.0)),
+        ({"rule": "both", "threshold": 0.2}, (5.0, 0.5)),
+    ],
+)
+def test_a_path_lives_by_what_its_removal_costs(
+    example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]],
+    options: dict[str, Any],
+    expected: tuple[float, float],
+) -> None:
+    network, evidence, _ = example
+    found = selection(network, evidence, **options)
+    least, each = expected
+    share = options.get("threshold", 0.0)
+    for layer in found.layers:
+        for path in layer.paths:
+            worth = -path.removal >= max(least, each * path.effective_parameters)
+            assert path.alive == (worth and path.relative >= share)
+    assert (found.rule, found.nats_per_parameter) == (options.get("rule", "evidence"), each)
+    assert found.threshold == (share or least)
+    assert Selection.from_dict(found.as_dict()) == found
+
+
+def test_a_path_may_live_by_its_effective_parameters(
+    example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]],
+) -> None:
+    network, evidence, _ = example
+    found = selection(network, evidence, rule="gamma", threshold=0.2)
+    paths = [p for layer in found.layers for p in layer.paths]
+    assert [p.alive for p in paths] == [p.relative >= 0.2 for p in paths]
+    assert any(p.alive for p in paths)
+    assert found.nats_per_parameter == 0
 
 
 def test_measured_removal_is_the_difference_of_two_evidences(
@@ -234,7 +271,7 @@ def test_saves_loads_prints_and_draws(
     example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]], tmp_path: Path
 ) -> None:
     network, evidence, _ = example
-    found = selection(network, evidence)
+    found = selection(network, evidence, rule="gamma")
     path = found.save(tmp_path / "run" / "selection.json")
     assert Selection.load(path) == found
     assert json.loads(path.read_text())["layers"][0]["verdict"] == found["0"].verdict
