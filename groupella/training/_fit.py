@@ -40,7 +40,10 @@ OnEpoch = Callable[[EpochRecord, Evidence], bool | None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was asked to stop by a signal; `checkpoint` is where to resume, if anywhere."""
+    """Training was asked to stop, by a signal or a time limit.
+
+    `checkpoint` is where to resume, if anywhere.
+    """
 
     def __init__(self, message: str, checkpoint: Path | None) -> None:
         super().__init__(message)
@@ -112,6 +115,7 @@ def fit(
     progress: bool = True,
     tensorboard: str | Path | None = None,
     on_epoch: OnEpoch | None = None,
+    time_limit: float | None = None,
     **changes: Any,
 ) -> Fit:
     """Train `network` in place on `data` and learn its prior precisions.
@@ -123,6 +127,9 @@ def fit(
     directory: where checkpoints (`last.safetensors`, `best.safetensors`) and `history.json` go. A
         run found there is resumed, with `resume=False` refused. Without one nothing is written.
     on_epoch: called with each epoch's record and the evidence; returning True stops training.
+    time_limit: seconds of this call after which training stops as by a signal. It is no setting:
+        the schedule still runs over all epochs, and however often a run is stopped and resumed, it
+        ends with the same bits.
 
     `best` is the checkpoint with the highest evidence; for `method="map"`, the lowest validation
     NLL, or the lowest objective without validation data. SIGINT and SIGTERM stop after the present
@@ -141,10 +148,12 @@ def fit(
         check_examples(held_out, network, evidence.likelihood, "validation")
     processes.broadcast(network)
     place = None if directory is None else Path(directory)
+    if time_limit is not None:
+        _check_limit(time_limit, place)
     was_training = network.training
     with ExitStack() as stack:
         stack.enter_context(seeded(chosen.seed))
-        interruption = stack.enter_context(Interruption())
+        interruption = stack.enter_context(Interruption(time_limit))
         run = Run(evidence, examples, held_out, chosen, augment, processes, interruption)
         _begin(run, place, resume)
         display: Display = Silent()
@@ -169,6 +178,13 @@ def fit(
         place,
         run,
     )
+
+
+def _check_limit(seconds: float, place: Path | None) -> None:
+    if not seconds > 0:
+        raise ValueError(f"time_limit must be positive, a number of seconds; got {seconds!r}")
+    if place is None:
+        raise ValueError("time_limit needs a directory, from which the run can be resumed")
 
 
 def _begin(run: Run, place: Path | None, resume: bool) -> None:
@@ -246,7 +262,8 @@ def _stop(run: Run, place: Path | None) -> None:
     at = f"epoch {run.counters.epoch}, step {run.counters.step}"
     if place is None:
         raise Interrupted(f"interrupted at {at}; nothing was saved, no directory was given", None)
+    why = "the time limit was reached" if run.interruption.is_late else "interrupted"
     raise Interrupted(
-        f"interrupted at {at}; call fit again with directory={str(place)!r} to continue",
+        f"{why} at {at}; call fit again with directory={str(place)!r} to continue",
         place / LAST,
     )

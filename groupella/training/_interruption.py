@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a flag that the training loop looks at between steps.
+"""SIGINT, SIGTERM and the end of the given time, as a flag that training looks at between steps.
 
 The loop finishes its step, saves, and only then stops, so an interruption never leaves a
 half-written state. A second signal acts as it did before (Ctrl-C twice stops at once).
@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
 
 class Interruption:
-    """Context manager; `.signal` is the signal received inside it, or None."""
+    """Context manager; true once a signal came inside it, or `seconds` have passed.
+
+    `signal` is the signal received, or None.
+    """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         self.signal: signal.Signals | None = None
+        self._end = None if seconds is None else time.monotonic() + seconds
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -37,7 +42,11 @@ class Interruption:
         self._restore()
 
     def __bool__(self) -> bool:
-        return self.signal is not None
+        return self.signal is not None or self.is_late
+
+    @property
+    def is_late(self) -> bool:
+        return self._end is not None and time.monotonic() >= self._end
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.signal = signal.Signals(number)

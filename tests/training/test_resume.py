@@ -97,6 +97,24 @@ def test_a_signal_in_mid_epoch_saves_and_resumes_bit_for_bit(
     assert_same(train(tmp_path, Signalling(), settings), whole)
 
 
+def test_a_run_in_pieces_of_limited_time_ends_with_the_same_bits(tmp_path: Path) -> None:
+    whole = train(None, Signalling())
+    for _ in range(5 * 4):
+        # Less time than a step takes: each piece is one step.
+        with pytest.raises(Interrupted, match="the time limit was reached") as caught:
+            train(tmp_path, Signalling(), time_limit=1e-6)
+        assert caught.value.checkpoint == tmp_path / "last.safetensors"
+    assert_same(train(tmp_path, Signalling(), time_limit=1e-6), whole)
+
+
+def test_a_time_limit_needs_a_place_to_resume_from(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="needs a directory"):
+        train(None, Signalling(), time_limit=60)
+    for limit in (0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="must be positive"):
+            train(tmp_path, Signalling(), time_limit=limit)
+
+
 def test_a_finished_run_is_returned_as_it_was(tmp_path: Path) -> None:
     whole = train(tmp_path, Signalling())
     before = (tmp_path / "last.safetensors").read_bytes()
