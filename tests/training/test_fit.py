@@ -421,6 +421,23 @@ def test_tensorboard_is_optional(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         fit(network(), data(), settings=QUICK, tensorboard=tmp_path, progress=False)
 
 
+# Tensorboard's own imports warn, differently from version to version.
+@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+def test_tensorboard_itself_reads_what_was_written(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    result = fit(network(), data(), settings=QUICK, tensorboard=tmp_path, progress=False)
+    events = reader.EventAccumulator(str(tmp_path))
+    events.Reload()
+    written = {tag: events.Scalars(tag) for tag in events.Tags()["scalars"]}
+    objectives = [r.objective for r in result.history]
+    assert [e.step for e in written["objective"]] == [0, 1, 2, 3]
+    assert [e.value for e in written["objective"]] == pytest.approx(objectives)
+    n = len(data()[0])
+    evidences = [r.log_evidence / n for r in result.history if r.log_evidence is not None]
+    assert [e.value for e in written["evidence per datum"]] == pytest.approx(evidences)
+
+
 def test_tensorboard_gets_the_scalars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     written: dict[str, list[int]] = {}
 
