@@ -22,6 +22,7 @@ from ._settings import PriorStep
 
 EPSILON = 1e-8
 BETAS = (0.9, 0.999)
+PART = 1 << 17
 
 
 class WeightStep:
@@ -66,12 +67,47 @@ class WeightStep:
 
     def _shrink(self, weights: list[Tensor], strengths: Sequence[float]) -> None:
         states = [self.optimiser.state[p] for p in weights]
-        metric = list(torch._foreach_sqrt([s["exp_avg_sq"] for s in states]))
+        moments: list[Tensor] = [s["exp_avg_sq"] for s in states]
         # Adam's bias correction: v is too small by 1 − β₂ᵗ in its first steps.
         corrections = [math.sqrt(1.0 - BETAS[1] ** float(s["step"])) for s in states]
-        torch._foreach_div_(metric, corrections)
-        torch._foreach_add_(metric, EPSILON)
-        torch._foreach_reciprocal_(metric)
-        torch._foreach_mul_(metric, strengths)
-        torch._foreach_add_(metric, 1.0)
-        torch._foreach_div_(weights, metric)
+        small = []
+        for i, (weight, moment) in enumerate(zip(weights, moments, strict=True)):
+            if not _is_large(weight, moment):
+                small.append(i)
+                continue
+            for start in range(0, weight.numel(), PART):
+                part, of = (t.view(-1)[start : start + PART] for t in (weight, moment))
+                _divide([part], [of], corrections[i : i + 1], strengths[i : i + 1])
+        _divide(
+            [weights[i] for i in small],
+            [moments[i] for i in small],
+            [corrections[i] for i in small],
+            [strengths[i] for i in small],
+        )
+
+
+def _is_large(weight: Tensor, moment: Tensor) -> bool:
+    """Whether it is better taken in parts that stay in a processor's cache; the bits are the same.
+
+    The seven operations on all of a large weight would each pass over the main memory.
+    """
+    whole = weight.is_contiguous() and moment.is_contiguous()
+    return whole and weight.device.type == "cpu" and weight.numel() > 2 * PART
+
+
+def _divide(
+    weights: list[Tensor],
+    moments: list[Tensor],
+    corrections: Sequence[float],
+    strengths: Sequence[float],
+) -> None:
+    """w ← w / (1 + strength / (√v / correction + ε)), in place."""
+    if not weights:
+        return
+    metric = list(torch._foreach_sqrt(moments))
+    torch._foreach_div_(metric, corrections)
+    torch._foreach_add_(metric, EPSILON)
+    torch._foreach_reciprocal_(metric)
+    torch._foreach_mul_(metric, strengths)
+    torch._foreach_add_(metric, 1.0)
+    torch._foreach_div_(weights, metric)

@@ -505,3 +505,22 @@ def test_checkpoints_of_other_runs_are_refused_and_kept(tmp_path: Path) -> None:
         again(network(), data())
     (tmp_path / "last.safetensors").write_bytes(before["last.safetensors"])
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_large_weight_steps_in_parts_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stepped(part: int) -> dict[str, nn.Parameter]:
+        monkeypatch.setattr("groupella.training._weights.PART", part)
+        generator = torch.Generator().manual_seed(0)
+        sizes = {"large": (30, 40), "turned": (30, 40), "small": (5,)}
+        weights = {n: nn.Parameter(torch.randn(s, generator=generator)) for n, s in sizes.items()}
+        weights["turned"] = nn.Parameter(weights["turned"].detach().T)
+        step = WeightStep(weights, 100, "proximal")
+        for _ in range(3):
+            for weight in weights.values():
+                weight.grad = torch.randn(weight.shape, generator=generator)
+            step.step(0.01, {"large": 1e3, "turned": 2e3, "small": 3e3})
+        return weights
+
+    whole, parts = stepped(10**9), stepped(64)
+    for name, weight in whole.items():
+        assert torch.equal(weight, parts[name]), name
