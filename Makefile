@@ -26,7 +26,8 @@ venv: ## make or update .venv from requirements.lock (the other commands do it b
 demo: venv ## see it work: two verdicts on embedded data, and a report
 	@$(VENV)/bin/groupella demo $(ARGS)
 
-test: venv ## run the tests; ARGS="tests/groups -k p4" runs some of them
+test: ## run the tests; ARGS="tests/groups -k p4" runs some of them
+	@tools/venv $(VENV) requirements.lock requirements-ray.lock
 	@$(ONE_THREAD) $(PY) $(PYTEST) $(ARGS)
 
 test-numpy2: ## run the tests in a second environment, with numpy 2

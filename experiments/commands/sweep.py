@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,14 +15,24 @@ from groupella.cli._arguments import ArgumentError, complete_groups, group_set
 
 from .select import saving
 
+if TYPE_CHECKING:
+    from groupella.experiments._engines import Engine
+
+ENGINES = ("local", "ray")
 EXAMPLES = """
-Select on every combination of seeds, data sets and sets of paths, in local processes.
+Select on every combination of seeds, data sets and sets of paths, in local processes or through
+Ray.
 
 Examples:
 
   groupella sweep --data digits:quadrants --data digits:rot90 --seeds 0-4 --epochs 30
 
   groupella sweep --data mnist:rotated --paths F-FC+CONV --paths CONV --seeds 0,1 --jobs 2
+
+  groupella sweep --data mnist:rotated --seeds 0-9 --engine ray --address auto --out /shared/sweep
+
+With --engine ray (pip install groupella[ray]) runs go to the Ray cluster at --address, or at
+RAY_ADDRESS; without either, Ray is started here. Its machines must see --out and the data.
 
 Finished runs are not run again, an interrupted sweep goes on.
 """
@@ -41,14 +52,24 @@ def sweep(
     train_size: Annotated[
         int | None, typer.Option(min=1, help="Train on a random part of the data.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one thread each.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Runs at a time, one thread each; by default 1, with Ray one a core."
+        ),
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local or ray.", autocompletion=lambda: list(ENGINES))
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster, such as auto; else RAY_ADDRESS.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where runs go.")] = Path("runs/sweep"),
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets lie; else GROUPELLA_DATA.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    from groupella.experiments._engines import here, processes
     from groupella.experiments._jobs import Job
     from groupella.experiments._presets import TRAINING
     from groupella.experiments._runs import RunError
@@ -58,6 +79,7 @@ def sweep(
     try:
         group_set(groups)
         numbers = seed_list(seeds)
+        chosen = find_engine(engine, jobs, address)
     except ArgumentError as error:
         typer.echo(f"groupella sweep: {error}", err=True)
         raise typer.Exit(2) from error
@@ -82,7 +104,7 @@ def sweep(
             done = perform(
                 rows,
                 out,
-                engine=here if jobs == 1 else processes(jobs),
+                engine=chosen,
                 data_dir=folder,
                 on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
             )
@@ -95,6 +117,22 @@ def sweep(
 
 
 sweep.__doc__ = EXAMPLES
+
+
+def find_engine(name: str, jobs: int | None, address: str | None) -> Engine:
+    """What runs the rows; nothing is started yet."""
+    from groupella.experiments._engines import here, processes
+    from groupella.experiments._ray import cluster, is_installed
+
+    if name not in ENGINES:
+        raise ArgumentError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
+    if name == "local":
+        if address is not None:
+            raise ArgumentError("--address is of a Ray cluster: add --engine ray")
+        return here if jobs is None or jobs == 1 else processes(jobs)
+    if not is_installed():
+        raise ArgumentError("--engine ray needs Ray: pip install groupella[ray]")
+    return cluster(address or os.environ.get("RAY_ADDRESS") or None, jobs)
 
 
 def seed_list(text: str) -> list[int]:
