@@ -29,6 +29,7 @@ Examples:
 
 Ctrl-C saves; the same command goes on from there. A finished run is not run again.
 """
+LESS = "Give a smaller --size, or leave out one of two groups without shifts"
 WIDE = 130
 
 
@@ -99,6 +100,7 @@ def select(
             seed=seed,
             training=TRAINING,
         )
+        check_memory(job, folder)
         if epochs is not None:
             job = replace(job, training={**TRAINING, "epochs": epochs})
         elif (place / "settings.json").exists():
@@ -113,10 +115,12 @@ def select(
     except (ArgumentError, DataError, RunError, FileNotFoundError, ValueError) as error:
         typer.echo(f"groupella select: {error}", err=True)
         raise typer.Exit(2) from error
-    except MemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
         typer.echo(
-            f"groupella select: the networks for {groups} do not fit into memory ({error}). Groups "
-            "without shifts need dense maps: give a smaller --size or --alpha",
+            f"groupella select: the networks for {groups} do not fit into memory ({error}). "
+            f"{LESS}, or a smaller --alpha",
             err=True,
         )
         raise typer.Exit(2) from error
@@ -127,6 +131,23 @@ def select(
 
 
 select.__doc__ = EXAMPLES
+
+
+def check_memory(job: Any, data_dir: str | None) -> None:
+    """Refuse groups whose bases this machine cannot hold; data are looked at only in doubt."""
+    from groupella.experiments._memory import largest_need, memory_of_machine
+
+    groups, there = job.group_set(), memory_of_machine()
+    if job.paths is not None or there is None or largest_need(groups, None) is None:
+        return
+    lattice = job.load(data_dir, progress=False).lattice
+    need = largest_need(groups, lattice)
+    if need is not None and need.bytes > there:
+        size, machine = (f"{b / 2**30:.0f} GiB" for b in (need.bytes, there))
+        raise ArgumentError(
+            f"on {'×'.join(map(str, lattice))} images the maps that obey {need.group} and not "
+            f"{' or '.join(need.larger)} take {size}, and this machine has {machine}. {LESS}"
+        )
 
 
 def perform(job: Any, place: Path, data_dir: str | None, quiet: bool) -> Done:

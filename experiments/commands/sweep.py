@@ -108,7 +108,7 @@ def sweep(
                 data_dir=folder,
                 on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
             )
-    except (RunError, DataError, ValueError) as error:
+    except (RunError, DataError, ValueError, MemoryError) as error:
         typer.echo(f"groupella sweep: {error}", err=True)
         raise typer.Exit(2) from error
     found = summary(rows, done)
