@@ -29,9 +29,34 @@ NAMED = (
     "d4",
     "mirror",
     "diagonal",
+    "z1",
     "line_reflections",
+    "z3",
     "octahedral",
+    "o",
+    "oh",
+    "axial2",
+    "axial4",
+    "inversion",
+    "p-1",
 )
+# Names that are not those of a function, and what is said in parentheses: flips(0), cm(anti).
+_MADE: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "z1": ("translations", (1,)),
+    "z3": ("translations", (3,)),
+    "o": ("octahedral_point", ()),
+    "oh": ("octahedral_point", (True,)),
+    "axial2": ("axial", (2,)),
+    "axial4": ("axial", (4,)),
+    "p-1": ("inversion", (True,)),
+}
+_WORDS: dict[str, dict[str, Any]] = {
+    "anti": {"anti": True},
+    "diagonal": {"diagonal": True},
+    "mirrors": {"mirrors": True},
+    "point": {"translations": False},
+    **{f"dim={dim}": {"dim": dim} for dim in (1, 2, 3)},
+}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
@@ -80,18 +105,37 @@ def group_set(text: str, free: bool = True) -> GroupSet:
 
 
 def named_group(name: str) -> Symmetry:
-    """A group of the catalogue: "p4", "flips(0)", "none"."""
+    """A group by the catalogue's name for it: "p4", "flips(0)", "cm(anti)", "z3"; or "none"."""
     from groupella import groups
 
-    stem, _, inside = name.strip().partition("(")
+    text = name.strip()
+    stem, opened, inside = text.partition("(")
     stem = "trivial" if stem == "none" else stem
+    if sized := re.fullmatch(r"(s|permutations|cyclic)(\d*)", stem):
+        call = "cyclic" if sized[1] == "cyclic" else "permutations"
+        number = sized[2] or "5"
+        raise ArgumentError(
+            f"the group {text!r} acts on a given number of points, not on images: write "
+            f"GROUPS = [{call}({number})] into a file and give my_groups.py:GROUPS"
+        )
     if stem not in NAMED:
         raise ArgumentError(
-            f"no group {name.strip()!r}; known are none, {', '.join(NAMED[1:])}, or your own: "
+            f"no group {text!r}; known are none, {', '.join(NAMED[1:])}, or your own: "
             "my_groups.py:GROUPS"
         )
-    arguments = [int(a) for a in re.findall(r"-?\d+", inside)]
-    made: Symmetry = getattr(groups, stem)(*arguments)
+    maker, given = _MADE.get(stem, (stem, ()))
+    numbers: list[int] = []
+    options: dict[str, Any] = {}
+    try:
+        for part in inside.removesuffix(")").split(",") if opened else ():
+            word = part.replace(" ", "")
+            if word in _WORDS:
+                options |= _WORDS[word]
+            else:
+                numbers.append(int(word))
+        made: Symmetry = getattr(groups, maker)(*given, *numbers, **options)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"no group {text!r}: {error}") from error
     return made
 
 

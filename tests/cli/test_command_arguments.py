@@ -15,7 +15,8 @@ from groupella.cli._arguments import (
     named_group,
     seconds,
 )
-from groupella.groups import flips, p4, trivial, z2
+from groupella.groups import flips, mirror, p4, translations, trivial, z2
+from groupella.groups._catalogue import _registry
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,24 @@ def test_every_name_is_a_group() -> None:
         assert named_group(name).name
 
 
-@pytest.mark.parametrize("text", ["", ",", "p5", "z2,os.system"])
+def test_the_catalogues_own_names_are_understood() -> None:
+    for symmetry in _registry().values():
+        if symmetry != mirror(0, dim=1):  # is called as that of images
+            assert named_group(symmetry.name) == symmetry
+    assert named_group("mirror(0,dim=1)") == mirror(0, dim=1)
+    assert list(group_set("flips( 0 , dim=3 ),z3")) == [trivial(), flips(0, dim=3), translations(3)]
+
+
+@pytest.mark.parametrize("text", ["permutations", "s5", "cyclic5", "cyclic(5)", "permutations(5)"])
+def test_groups_that_need_a_size_are_explained(text: str) -> None:
+    with pytest.raises(ArgumentError, match=r"GROUPS = \[(permutations|cyclic)\(5\)\]") as error:
+        group_set(text)
+    assert "my_groups.py:GROUPS" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "p5", "z2,os.system", "flips(x)", "flips()", "flips(7)", "p4(1)", "cm(point)"]
+)
 def test_unknown_names_are_refused(text: str) -> None:
     with pytest.raises(ArgumentError, match="group"):
         group_set(text)
