@@ -1,18 +1,8 @@
-"""From a trained network to a verdict on every layer."""
+"""What decided on every path, for the record."""
 
 from __future__ import annotations
 
 from groupella.evidence import Selection
-from groupella.training import Fit
-
-# Deep networks are never quite at their MAP weights and their curvature is sampled, so that what a
-# path is worth is known to some ten nats only.
-RULE = {"nats": 20.0}
-
-
-def decide(trained: Fit) -> Selection:
-    """A path is alive when removing it costs 20 nats of log evidence or more."""
-    return trained.selection(rule="evidence", **RULE)
 
 
 def paths_of(found: Selection) -> dict[str, dict[str, dict[str, float]]]:

@@ -4,8 +4,8 @@ Planted groups do not get stricter with depth: after a layer without a symmetry,
 is a choice of gauge. A layer counts when it is identifiable: when the teacher, forced to the next
 stricter group in that layer and trained on from there, gets worse on held-out data.
 
-A student starts at random, and then has to find the teacher's function as well as its symmetries.
-Started from the teacher's weights in the planted paths (`start="teacher"`, all other paths small
+A student knows the teacher's read-out. It starts at random, and then has to find the teacher's
+function as well as its symmetries (`_search.py`). Started from the teacher's weights in the planted paths (`start="teacher"`, all other paths small
 and random as ever), it has only to choose: what is wrong then is not the fault of optimisation.
 """
 
@@ -29,26 +29,28 @@ from groupella.layer import ResidualPathway
 from groupella.training import Settings, fit
 
 from ._candidates import CANDIDATES
-from ._decide import RULE, decide, paths_of
+from ._decide import paths_of
 from ._outcome import NONE, Outcome
+from ._search import Search, best_start, decided, settle
 from ._trunk import Trunk, random_teacher, standardise
 
 CHANNELS = 1
-CLASSES = 8
+CLASSES = 16
 HELD_OUT = 1000
 FORCED = Settings(epochs=8, lr=0.003, batch_size=128, method="map")
 STUDENT = Settings(
-    epochs=30,
-    lr=0.01,
+    epochs=60,
+    lr=0.02,
     batch_size=64,
     method="fixed_point",
-    burn_in=3,
+    burn_in=5,
     update_every=1,
     curvature_subset=400,
     curvature_samples=2,
     prune_from=None,
 )
-BASIN = replace(STUDENT, epochs=12, lr=0.002, burn_in=2)
+BASIN = replace(STUDENT, epochs=30, lr=0.01, burn_in=2)
+SEARCH = Search()
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class DeepCase:
         settings = STUDENT if self.start == "random" else BASIN
         return {
             "student": settings.as_dict(),
-            "rule": RULE,
+            "search": SEARCH.as_dict(),
             "channels": CHANNELS,
             "classes": CLASSES,
         }
@@ -84,24 +86,26 @@ class DeepCase:
         started = time.process_time()
         train, held_out, teacher = draw(self)
         forced = forced_accuracies(self, teacher, train, held_out)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(1000 + self.seed)
-            student = Trunk(CHANNELS, CLASSES)
-        prior = None
         if self.start == "teacher":
-            prior = start_from(student, teacher)
+            student = _student(self.seed, 0, train[0], teacher)
+            trained = fit(
+                student,
+                train,
+                settings=replace(BASIN, seed=self.seed),
+                prior=start_from(student, teacher),
+                directory=workspace,
+                progress=False,
+            )
+            trials: list[dict[str, Any]] = []
         else:
-            standardise(student, train[0])
-        trained = fit(
-            student,
-            train,
-            settings=STUDENT if self.start == "random" else BASIN,
-            prior=prior,
-            seed=self.seed,
-            directory=workspace,
-            progress=False,
-        )
-        found = decide(trained)
+            settings = replace(STUDENT, seed=self.seed)
+
+            def make(start: int) -> Trunk:
+                return _student(self.seed, start, train[0], teacher)
+
+            trained = best_start(make, train, settings, SEARCH, workspace)
+            trained, trials = settle(trained, train, SEARCH, workspace)
+        found = decided(trained, SEARCH)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
             part=self.part,
@@ -114,23 +118,30 @@ class DeepCase:
             seed=self.seed,
             seconds=time.process_time() - started,
             details={
-                "accuracy": accuracy(student, held_out),
+                "accuracy": accuracy(trained.network, held_out),
                 "forced": forced,
                 "log_evidence": found.log_evidence,
+                "trials": trials,
                 "paths": paths_of(found),
             },
         )
 
 
-@torch.no_grad()
-def start_from(student: Trunk, teacher: Trunk, sharpness: float = 3.0) -> Prior:
-    """Give the student the teacher's weights, and precisions that go with them.
+def _student(seed: int, start: int, x: Tensor, teacher: Trunk) -> Trunk:
+    """A fresh student that reads out as its teacher does."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1000 + seed + 100 * start)
+        student = Trunk(CHANNELS, CLASSES)
+    standardise(student, x)
+    return student.read_as(teacher)
 
-    The head is sharpened, since the labels are the teacher's most likely ones.
-    """
-    mine = dict(student.named_parameters())
+
+@torch.no_grad()
+def start_from(student: Trunk, teacher: Trunk) -> Prior:
+    """Give the student the teacher's weights, and precisions that go with them."""
+    mine = dict(student.read_as(teacher).named_parameters())
     for name, weight in teacher.named_parameters():
-        mine[name].copy_(weight * sharpness if name.startswith("head") else weight)
+        mine[name].copy_(weight)
     prior = Prior.from_network(student)
     theirs = {name for name, _ in teacher.named_parameters()}
     norms = prior.squared_norms(student).tolist()

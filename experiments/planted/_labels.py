@@ -20,17 +20,28 @@ from torch import Tensor
 from groupella.evidence import Selection
 from groupella.experiments.data import labelled
 from groupella.groups import p4m, z2
-from groupella.training import fit
+from groupella.training import Settings, fit
 
 from ._candidates import CANDIDATES
-from ._decide import RULE, decide, paths_of
-from ._deep import STUDENT, accuracy
+from ._decide import paths_of
+from ._deep import accuracy
+from ._invariant import InvariantTrunk
 from ._outcome import NONE, Outcome
-from ._trunk import Trunk
+from ._search import Search, decided
 
 SIDE = 16
 CHANNELS = 4
 DIGITS = ("2", "4", "7")
+SEARCH = Search()
+STUDENT = Settings(
+    epochs=30,
+    lr=0.01,
+    batch_size=64,
+    burn_in=3,
+    curvature_subset=400,
+    curvature_samples=2,
+    prune_from=None,
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,7 @@ class LabelCase:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return {"student": STUDENT.as_dict(), "rule": RULE, "channels": CHANNELS, "digits": DIGITS}
+        return {"student": STUDENT.as_dict(), "rule": {"nats": SEARCH.nats}, "channels": CHANNELS, "digits": DIGITS}
 
     def run(self, workspace: Path) -> Outcome:
         started = time.process_time()
@@ -57,10 +68,10 @@ class LabelCase:
         classes = 1 + int(torch.cat([train[1], held_out[1]]).max())
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1000 + self.seed)
-            student = Trunk(CHANNELS, classes, side=SIDE, invariant=True, free="F-FC")
+            student = InvariantTrunk(CHANNELS, classes, SIDE)
         settings = replace(STUDENT, seed=self.seed)
         trained = fit(student, train, settings=settings, directory=workspace, progress=False)
-        found = decide(trained)
+        found = decided(trained, SEARCH)
         return Outcome(
             part="data",
             key=self.key,

@@ -1,12 +1,19 @@
-"""Three residual-pathway layers on a torus, for teachers and students alike.
+"""A pyramid of three residual-pathway layers, for deep teachers and their students alike.
 
-    x → layer → ReLU → layer → ReLU → layer → ReLU → mean over sites, times √sites → linear head
+    h ← φ(h + layer(h)),  h ← mean over 2×2 sites,  on 8×8, 4×4 and 2×2 sites;  f = A h + b
 
-The image enters as one scalar channel, hidden features carry the regular fibre, the free path is a
-plain matrix, in units in which Adam's steps on it are no larger, as a function, than those on a
-filter. The head sees every fibre component, so it asks no symmetry of the layers before it; with
-`invariant` it sees the maximum over the fibre, so that whatever the labels tell apart, some layer
-must.
+φ is a leaky ReLU of slope 0.3. The image enters as one scalar field, hidden features carry the
+regular fibre, the first skip repeats the image along it. The free path is a plain matrix, in units
+in which Adam's steps on it are no larger, as a function, than those on a filter.
+
+What makes the teacher's function one that can be found, and its symmetries ones that can be told:
+
+- Skips and the slope. Without them a student of exactly the teacher's structure ends in another
+  function (see docs/planted.md).
+- The lattice shrinks, so that a free layer at the end is 32×32 and not 512×512: a thousand labels
+  can pay for it. Pooling need not commute with anything, since it is no part of a layer.
+- The read-out A, b is the teacher's, and the student knows it. A learned one would take over what
+  the last layer breaks, whose symmetry would be a choice of gauge; it says nothing on symmetries.
 
 Teacher and student have equally many channels: with more of them a student could hold the orbits
 of a larger group, let the next layer choose among them, and be right with a stricter layer than the
@@ -23,18 +30,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from groupella.circular import circular_conv
 from groupella.layer import ResidualPathway
-from groupella.paths import Conv, FactoredFC, FullyConnected, GroupConv
-from groupella.pooling import GroupPool
-from groupella.shared_maps import recording
+from groupella.paths import FullyConnected
 
 from ._candidates import CANDIDATES
 
-SIDE = 8
-DEPTH = 3
+SIDES = (8, 4, 2)
+SLOPE = 0.3
 GENTLE = 8.0
 GAIN = 2.0**0.5
+SHARPNESS = 5.0
+SHRINK = 4.0 / 3.0
 
 
 class GentleFC(FullyConnected):
@@ -58,124 +64,75 @@ class GentleFC(FullyConnected):
 class Trunk(nn.Module):
     """`strict` names the member that each layer is held to; None leaves it all paths."""
 
+    read_out: Tensor
+    offset: Tensor
+
     def __init__(
         self,
         channels: int,
         classes: int,
-        strict: Sequence[str | None] = (None,) * DEPTH,
+        strict: Sequence[str | None] = (None,) * len(SIDES),
         *,
         init: Literal["earn", "balanced"] = "earn",
-        increments: bool = True,
-        side: int = SIDE,
-        invariant: bool = False,
-        free: str = "FC",
     ) -> None:
         super().__init__()
-        self.side = side
-        hidden = CANDIDATES.space((side, side), channels)
-        space = CANDIDATES.space((side, side), 1, "trivial")
         layers = []
-        for member in strict:
-            layer = ResidualPathway(
-                space, hidden, CANDIDATES, init=init, increments=increments, free=free
-            )
-            if free == "FC":
-                name = next(m.name for m in CANDIDATES if m.is_trivial)
-                layer.paths[name] = GentleFC(space, hidden)
-                layer.reset_parameters()
+        for side, member in zip(SIDES, strict, strict=True):
+            after = CANDIDATES.space((side, side), channels)
+            before = after if layers else CANDIDATES.space((side, side), 1, "trivial")
+            layer = ResidualPathway(before, after, CANDIDATES, init=init, free="FC")
+            name = next(m.name for m in CANDIDATES if m.is_trivial)
+            layer.paths[name] = GentleFC(before, after)
+            layer.reset_parameters()
             layers.append(layer if member is None else layer.strict(member))
-            space = hidden
         self.layers = nn.ModuleList(layers)
-        self.pool = GroupPool(hidden) if invariant else nn.Identity()
-        self.head = nn.Linear(channels if invariant else hidden.shape[0], classes)
+        self.register_buffer("read_out", torch.zeros(classes, layers[-1].space_out.size))
+        self.register_buffer("offset", torch.zeros(classes))
+
+    def read_as(self, teacher: Trunk) -> Trunk:
+        """Take over a teacher's read-out."""
+        self.read_out.copy_(teacher.read_out)
+        self.offset.copy_(teacher.offset)
+        return self
+
+    def inputs(self, number: int, h: Tensor) -> tuple[Tensor, Tensor]:
+        """What a layer sees of the features before it, and what skips it."""
+        if number == 0:
+            return h, h.expand(-1, self.pathway(0).space_out.shape[0], -1, -1)
+        smaller = SHRINK * F.avg_pool2d(h, SIDES[number - 1] // SIDES[number])
+        return smaller, smaller
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head sees: (n, channels·fibre), or (n, channels)."""
-        for layer in self.layers:
-            assert isinstance(layer, ResidualPathway)
-            x = F.relu(apply(layer, x))
-        pooled: Tensor = self.pool(x)
-        return self.side * pooled.mean((2, 3))
+        """What is read out: (n, channels·fibre·sites)."""
+        for number in range(len(self.layers)):
+            seen, skipped = self.inputs(number, x)
+            x = F.leaky_relu(skipped + self.pathway(number)(seen), SLOPE)
+        return x.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
-        f: Tensor = self.head(self.features(x))
-        return f
+        return F.linear(self.features(x), self.read_out, self.offset)
 
-
-def apply(layer: ResidualPathway, x: Tensor) -> Tensor:
-    """The layer, with all its convolutions in one: their filters add. Curvature needs each path's
-    own output, so while it is recorded the layer runs as it is."""
-    if recording():
-        y: Tensor = layer(x)
-        return y
-    filters, rest = [], []
-    for path in layer.paths.values():
-        if isinstance(path, GroupConv):
-            filters.append(path.filter())
-        elif isinstance(path, Conv):
-            filters.append(path.weight)
-        else:
-            rest.append(path(x))
-    if filters:
-        rest.append(circular_conv(x, torch.stack(filters).sum(0)))
-    if layer.bias is not None:
-        rest.append(layer._spread(layer.bias))
-    total: Tensor = sum(rest[1:], rest[0])
-    return total
+    def pathway(self, number: int) -> ResidualPathway:
+        layer = self.layers[number]
+        assert isinstance(layer, ResidualPathway)
+        return layer
 
 
 @torch.no_grad()
-def standardise(trunk: Trunk, x: Tensor, halves: bool = False) -> None:
-    """Scale every layer's weights so that its outputs have mean 0 and variance 1 on `x`.
-
-    With `halves`, free paths become those of a teacher, see `_tell_sites_apart`.
-    """
-    for layer in trunk.layers:
-        assert isinstance(layer, ResidualPathway)
+def standardise(trunk: Trunk, x: Tensor) -> None:
+    """Scale every layer's weights so that on `x` it is as large as what skips it, and centre."""
+    for number in range(len(trunk.layers)):
+        layer = trunk.pathway(number)
         assert layer.bias is not None
         layer.bias.zero_()
-        spread = float(apply(layer, x).std())
+        seen, skipped = trunk.inputs(number, x)
+        ratio = float(layer(seen).std() / skipped.std())
         for path in layer.paths.values():
-            factors = 2 if isinstance(path, FactoredFC) else 1
             for weight in path.parameters():
-                weight.div_(spread ** (1 / factors))
-        if halves:
-            _tell_sites_apart(layer)
+                weight.div_(ratio)
         one = float(layer._spread(torch.ones_like(layer.bias)).mean())
-        layer.bias.fill_(-float(apply(layer, x).mean()) / one)
-        x = F.relu(apply(layer, x))
-
-
-def _tell_sites_apart(layer: ResidualPathway) -> None:
-    """Where there is a free path, let each output map of the convolution be seen on a random half
-    of the torus only: half of it stays in the convolutions, ±½ of it at each site is the free path.
-
-    A random matrix would break the symmetry too, but mean pooling leaves little of it, and it has
-    more parameters than small data can determine.
-    """
-    free = [p for p in layer.paths.values() if isinstance(p, GentleFC)]
-    if not free:
-        return
-    shape = layer.space_in.shape
-    for matrix in free:
-        matrix.weight.zero_()
-    size = layer.space_in.size
-    unit = torch.eye(size).view(size, *shape)
-    bias = apply(layer, torch.zeros(1, *shape))
-    convolution = (apply(layer, unit) - bias).flatten(1).T
-    side = layer.space_out.lattice.shape[0]
-    maps = layer.space_out.shape[0]
-    down, start = torch.randint(2, (maps,)), torch.randint(side, (maps,))
-    grid = torch.arange(side)
-    half = ((grid - start[:, None]) % side < side // 2).to(convolution)
-    rows = half[:, :, None].expand(-1, -1, side)
-    mask = torch.where(down[:, None, None] == 1, rows, rows.transpose(1, 2))
-    for path in layer.paths.values():
-        if not isinstance(path, GentleFC):
-            for weight in path.parameters():
-                weight.mul_(0.5)
-    for matrix in free:
-        matrix.weight.copy_((mask.flatten()[:, None] - 0.5) * convolution / matrix.unit)
+        layer.bias.fill_(-float((layer(seen) + skipped).mean()) / one)
+        x = F.leaky_relu(skipped + layer(seen), SLOPE)
 
 
 @torch.no_grad()
@@ -190,7 +147,7 @@ def random_teacher(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         teacher = Trunk(channels, classes, strict, init="balanced").requires_grad_(False)
-        standardise(teacher, x, halves=True)
+        standardise(teacher, x)
         z = teacher.features(x)
         for _ in range(1000):
             weight = torch.randn(classes, z.shape[1]) / math.sqrt(z.shape[1])
@@ -198,9 +155,9 @@ def random_teacher(
             mean, std = logits.mean(0), logits.std(0)
             labels = ((logits - mean) / std).argmax(1)
             if float(torch.bincount(labels, minlength=classes).max()) <= largest * len(x):
-                teacher.head.weight.copy_(weight / std[:, None])
-                teacher.head.bias.copy_(-mean / std)
+                teacher.read_out.copy_(SHARPNESS * weight / std[:, None])
+                teacher.offset.copy_(-SHARPNESS * mean / std)
                 return teacher
     raise RuntimeError(
-        f"no head was found in 1000 that gives every class at most {largest:.0%} of the data"
+        f"no read-out was found in 1000 that gives every class at most {largest:.0%} of the data"
     )

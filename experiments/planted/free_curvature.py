@@ -76,12 +76,9 @@ def _pair(of: Comparison, function: Callable[[Tensor], Tensor]) -> tuple[float, 
 
 
 def main() -> None:
-    """Print the comparison for the teacher (p4m, p4, none) with a sharpened head, at three δ."""
+    """Print the comparison for the teacher (p4m, p4, none), at three δ."""
     (x, y), _, teacher = draw(DeepCase(("p4m", "p4", "trivial")))
     teacher.requires_grad_(True)
-    with torch.no_grad():
-        teacher.head.weight.mul_(3)
-        teacher.head.bias.mul_(3)
     weight = dict(teacher.named_parameters())["layers.2.paths.trivial.weight"]
     natural = weight.numel() / float(weight.detach().square().sum())
     print("   n       δ   trace exact, KFAC     γ exact, KFAC    Occam exact, KFAC")

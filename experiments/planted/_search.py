@@ -1,0 +1,127 @@
+"""Training that looks for the best network: restarts, one of them trained on, doubts settled.
+
+1. Several students start from different weights and are trained for a few epochs; the one with the
+   highest evidence is trained on. Narrow networks have many optima, and their evidence tells them
+   apart long before training has ended.
+2. A path that is alive but cheap to remove is *doubtful*: while the other paths are not at their
+   optimum it may stand in for them. It is taken out and all the rest trained on; without it the
+   network is kept unless its evidence is lower, by the nats that a path must be worth, than that
+   of the network with it, trained on as long.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from groupella.evidence import Prior, Selection
+from groupella.training import Fit, Settings, fit
+
+from ._trunk import Trunk
+
+Data = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Search:
+    """`doubt`: the most nats that a doubtful path is worth; `nats`: the least of one alive."""
+
+    restarts: int = 4
+    first: int = 12
+    nats: float = 20.0
+    doubt: float = 250.0
+    again: int = 20
+    again_lr: float = 0.01
+    most_trials: int = 4
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def best_start(
+    make: Callable[[int], Trunk], train: Data, settings: Settings, search: Search, workspace: Path
+) -> Fit:
+    """Train one student from each start for a while, and the best of them to the end."""
+    short = replace(settings, epochs=search.first)
+    tried = [
+        fit(make(i), train, settings=short, directory=workspace / f"start{i}", progress=False)
+        for i in range(search.restarts)
+    ]
+    best = max(tried, key=lambda one: one.log_evidence)
+    return fit(
+        best.network,
+        train,
+        settings=replace(settings, burn_in=1),
+        prior=best.prior,
+        directory=workspace / "best",
+        progress=False,
+    )
+
+
+def settle(
+    trained: Fit, train: Data, search: Search, workspace: Path
+) -> tuple[Fit, list[dict[str, Any]]]:
+    """Take out the doubtful paths that the network can do without; and what was tried."""
+    settings = replace(
+        trained.settings, epochs=search.again, lr=search.again_lr, burn_in=1, prune_from=None
+    )
+    trials: list[dict[str, Any]] = []
+    needed: set[tuple[str, str]] = set()
+    while len(trials) < search.most_trials:
+        doubtful = _doubtful(decided(trained, search), search, needed)
+        if doubtful is None:
+            break
+        layer, path = doubtful
+        names = [g.name for g in trained.prior.of_path(layer, path)]
+        place = workspace / f"doubt{len(trials)}"
+        kept = _on(trained, [], train, settings, place / "with")
+        without = _on(trained, names, train, settings, place / "without")
+        gain = without.log_evidence - kept.log_evidence
+        trials.append({"layer": layer, "path": path, "gain": round(gain, 1)})
+        if gain > -search.nats:
+            trained = without
+        else:
+            trained = kept
+            needed.add(doubtful)
+    return trained, trials
+
+
+def decided(trained: Fit, search: Search) -> Selection:
+    """A path is alive when removing it costs `nats` of log evidence or more.
+
+    Deep networks are never quite at their MAP weights and their curvature is sampled, so that what
+    a path is worth is known to some ten nats only.
+    """
+    return trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
+
+
+def _doubtful(
+    found: Selection, search: Search, needed: set[tuple[str, str]]
+) -> tuple[str, str] | None:
+    """The path that is cheapest to remove among those alive but not needed."""
+    costs = {
+        (layer.layer, path.path): -path.removal
+        for layer in found.layers
+        for path in layer.paths
+        if search.nats <= -path.removal < search.doubt
+    }
+    open_ones = {key: cost for key, cost in costs.items() if key not in needed}
+    return min(open_ones, key=lambda key: open_ones[key]) if open_ones else None
+
+
+def _on(
+    trained: Fit, without: list[str], train: Data, settings: Settings, workspace: Path
+) -> Fit:
+    """A copy of the network, some prior groups taken out, trained on."""
+    network, prior = copy.deepcopy((trained.network, trained.prior))
+    assert isinstance(prior, Prior)
+    if without:
+        prior.take_out(network, without)
+    return fit(
+        network, train, settings=settings, prior=prior, directory=workspace, progress=False
+    )
