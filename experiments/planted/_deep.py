@@ -5,8 +5,9 @@ is a choice of gauge. A layer counts when it is identifiable: when the teacher, 
 stricter group in that layer and trained on from there, gets worse on held-out data.
 
 A student knows the teacher's read-out. It starts at random, and then has to find the teacher's
-function as well as its symmetries (`_search.py`). Started from the teacher's weights in the planted paths (`start="teacher"`, all other paths small
-and random as ever), it has only to choose: what is wrong then is not the fault of optimisation.
+function as well as its symmetries (`_search.py`). Started from the teacher's weights in the planted
+paths (`start="teacher"`, all other paths small and random as ever), it has only to choose: what is
+wrong then is not the fault of optimisation.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -27,8 +29,7 @@ class InvariantTrunk(nn.Module):
         image = CANDIDATES.space((side, side), 1, "trivial")
         spaces = [image] + [hidden] * DEPTH
         self.layers = nn.ModuleList(
-            ResidualPathway(before, after, CANDIDATES)
-            for before, after in zip(spaces, spaces[1:], strict=False)
+            ResidualPathway(before, after, CANDIDATES) for before, after in pairwise(spaces)
         )
         self.pool = GroupPool(hidden)
         self.head = nn.Linear(channels, classes)

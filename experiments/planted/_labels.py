@@ -60,7 +60,12 @@ class LabelCase:
 
     @property
     def recipe(self) -> dict[str, Any]:
-        return {"student": STUDENT.as_dict(), "rule": {"nats": SEARCH.nats}, "channels": CHANNELS, "digits": DIGITS}
+        return {
+            "student": STUDENT.as_dict(),
+            "rule": {"nats": SEARCH.nats},
+            "channels": CHANNELS,
+            "digits": DIGITS,
+        }
 
     def run(self, workspace: Path) -> Outcome:
         started = time.process_time()

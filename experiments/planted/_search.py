@@ -114,14 +114,10 @@ def _doubtful(
     return min(open_ones, key=lambda key: open_ones[key]) if open_ones else None
 
 
-def _on(
-    trained: Fit, without: list[str], train: Data, settings: Settings, workspace: Path
-) -> Fit:
+def _on(trained: Fit, without: list[str], train: Data, settings: Settings, workspace: Path) -> Fit:
     """A copy of the network, some prior groups taken out, trained on."""
     network, prior = copy.deepcopy((trained.network, trained.prior))
     assert isinstance(prior, Prior)
     if without:
         prior.take_out(network, without)
-    return fit(
-        network, train, settings=settings, prior=prior, directory=workspace, progress=False
-    )
+    return fit(network, train, settings=settings, prior=prior, directory=workspace, progress=False)

@@ -1,0 +1,103 @@
+"""The search for a deep student: which start goes on, and which doubtful paths go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from groupella.experiments.planted import DeepCase
+from groupella.experiments.planted import _deep as deep
+from groupella.experiments.planted import _search as search
+from groupella.training import Settings
+
+DATA = (torch.zeros(1), torch.zeros(1))
+
+
+class Groups:
+    """A prior that names one group for each path."""
+
+    def of_path(self, layer: str, path: str) -> list[Any]:
+        return [SimpleNamespace(name=f"{layer}/{path}")]
+
+
+@dataclass
+class Student:
+    """A fit whose evidence depends on which paths are out."""
+
+    out: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+    prior: Groups = field(default_factory=Groups)
+    worth: dict[str, float] = field(default_factory=lambda: {"a": 3.0, "b": 200.0, "c": 900.0})
+
+    @property
+    def log_evidence(self) -> float:
+        return -sum(self.worth[name[-1]] for name in self.out)
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Each path looks as if it were worth 100, 150 and 900 nats; a in truth is worth 3."""
+    seen: list[list[str]] = []
+
+    def on(student: Student, without: list[str], *_: Any) -> Student:
+        if without:
+            seen.append(without)
+        return replace(student, out=(*student.out, *without))
+
+    def decided(student: Student, _: search.Search) -> Any:
+        looks = {"a": 100.0, "b": 150.0, "c": 900.0}
+        gone = {name[-1] for name in student.out}
+        paths = [
+            SimpleNamespace(path=p, removal=0.0 if p in gone else -v) for p, v in looks.items()
+        ]
+        return SimpleNamespace(layers=[SimpleNamespace(layer="layers.0", paths=paths)])
+
+    monkeypatch.setattr(search, "_on", on)
+    monkeypatch.setattr(search, "decided", decided)
+    return seen
+
+
+def test_doubtful_paths_go_unless_the_evidence_falls(
+    tried: list[list[str]], tmp_path: Path
+) -> None:
+    found, trials = search.settle(Student(), DATA, search.Search(doubt=250), tmp_path)  # type: ignore[arg-type]
+    assert tried == [["layers.0/a"], ["layers.0/b"]]
+    assert found.out == ("layers.0/a",)  # type: ignore[attr-defined]
+    assert [t["gain"] for t in trials] == [-3.0, -200.0]
+
+
+def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path) -> None:
+    limited = search.Search(doubt=1000, most_trials=1)
+    search.settle(Student(), DATA, limited, tmp_path)  # type: ignore[arg-type]
+    assert tried == [["layers.0/a"]]
+
+
+def test_the_start_with_the_highest_evidence_goes_on(tmp_path: Path) -> None:
+    train, _, teacher = deep.draw(DeepCase(("p4m", "p4m", "p4m"), n=100))
+
+    def make(start: int) -> Any:
+        return deep._student(0, start, train[0], teacher)
+
+    short = replace(deep.STUDENT, epochs=2, burn_in=1, curvature_subset=50)
+    few = search.Search(restarts=2, first=2)
+    found = search.best_start(make, train, short, few, tmp_path)
+    first = [
+        search.fit(make(i), train, settings=short, directory=tmp_path / f"start{i}", progress=False)
+        for i in range(2)
+    ]
+    best = max(first, key=lambda one: one.log_evidence)
+    other = min(first, key=lambda one: one.log_evidence)
+    again = search.fit(best.network, train, settings=short, prior=best.prior, progress=False)
+    name = "layers.0.paths.p4m.weight"
+    weights = dict(found.network.named_parameters())
+    found_name = name if name in weights else next(iter(weights))
+    expected = dict(again.network.named_parameters())[found_name]
+    torch.testing.assert_close(weights[found_name], expected)
+    assert not torch.allclose(
+        weights[found_name], dict(other.network.named_parameters())[found_name]
+    )
