@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -167,7 +168,13 @@ def saving(place: Path) -> Iterator[None]:
         with stoppable():
             yield
     except Stopped as stop:
-        typer.echo(f"interrupted; saved in {place}. The same command goes on.", err=True)
+        saved = any(place.rglob("*.safetensors")) or any(place.rglob("report.json"))
+        typer.echo(
+            f"interrupted; saved in {place}. The same command goes on."
+            if saved
+            else "interrupted before there was anything to save. The same command starts anew.",
+            err=True,
+        )
         raise typer.Exit(stop.exit_code) from stop
 
 
@@ -194,11 +201,12 @@ def answer(done: Done) -> dict[str, Any]:
     from groupella.reporting import network_verdict
 
     content = done.content
+    log_evidence = content.selection.log_evidence
     return {
         "verdict": network_verdict(content.selection),
         "layers": content.selection.verdicts,
         "expected": content.expected,
-        "log_evidence": content.selection.log_evidence,
+        "log_evidence": log_evidence if math.isfinite(log_evidence) else None,
         "accuracy": content.outcome.accuracy,
         "nll": content.outcome.nll,
         "epochs": len(content.history),

@@ -76,7 +76,7 @@ class Trunk(nn.Module):
         init: Literal["earn", "balanced"] = "earn",
     ) -> None:
         super().__init__()
-        layers = []
+        layers: list[ResidualPathway] = []
         for side, member in zip(SIDES, strict, strict=True):
             after = CANDIDATES.space((side, side), channels)
             before = after if layers else CANDIDATES.space((side, side), 1, "trivial")

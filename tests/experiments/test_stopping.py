@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from groupella.cli import app
 from groupella.experiments._stopping import Stopped, stoppable
+from groupella.experiments.commands.select import saving
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks into /proc")
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--alpha", "1", "--train-size", "40"]
@@ -131,3 +133,15 @@ def test_either_signal_is_told_from_the_other(number: signal.Signals) -> None:
         signal.raise_signal(number)
     assert stop.value.exit_code == 128 + number
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("anything", [False, True])
+def test_what_is_said_to_be_saved_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], anything: bool
+) -> None:
+    if anything:
+        (tmp_path / "last.safetensors").touch()
+    with pytest.raises(typer.Exit) as stop, saving(tmp_path):
+        signal.raise_signal(signal.SIGINT)
+    assert stop.value.exit_code == 130
+    assert ("saved in" in capsys.readouterr().err) == anything
