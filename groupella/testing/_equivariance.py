@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import importlib
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,10 @@ TOLERANCES = {
     torch.bfloat16: 5e-2,
 }
 _SAMPLES_AT_ONCE = 256
+
+
+class ConstantOutputWarning(UserWarning):
+    """What was tested does not depend on its input."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ def equivariance_error(
     errors = []
     with torch.no_grad():
         y = torch.cat([_checked(evaluate(one), 1, space_out) for one in torch.split(x, 1)])
+        _warn_if_constant(x, y)
         scale = _size(y)
         step = max(1, _SAMPLES_AT_ONCE // len(x))
         for start in range(0, len(cases), step):
@@ -185,6 +191,18 @@ def assert_equivariant(
         if float(aligned) <= limit:
             message += "\nup_to_translation=True accepts it: a translation per sample differs"
     raise AssertionError(message)
+
+
+def _warn_if_constant(x: Tensor, y: Tensor) -> None:
+    """A module whose output is the same for all inputs obeys everything, and shows nothing."""
+    if bool((x != x[:1]).any()) and bool((y == y[:1]).all()):
+        what = "is zero" if not bool(y.any()) else "is the same"
+        warnings.warn(
+            f"the module's output {what} for {len(x)} different inputs, so that nothing was "
+            "tested: dead units, weights at zero, or a wrong output?",
+            ConstantOutputWarning,
+            stacklevel=3,
+        )
 
 
 def _check_kinds(symmetry: object, dtype: object) -> None:

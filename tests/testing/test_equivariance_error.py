@@ -29,7 +29,7 @@ from groupella.groups import (
     z2,
 )
 from groupella.groups._escnn import load_gspaces, load_nn
-from groupella.testing import assert_equivariant, equivariance_error
+from groupella.testing import ConstantOutputWarning, assert_equivariant, equivariance_error
 from groupella.testing._translate import best_translation, translate
 
 
@@ -211,6 +211,16 @@ def test_nothing_of_the_module_or_the_random_state_is_touched() -> None:
     for name, tensor in module.state_dict().items():
         assert tensor.dtype == state[name].dtype
         assert torch.equal(tensor, state[name])
+
+
+@pytest.mark.parametrize(("bias", "said"), [(0.0, "is zero"), (1.0, "is the same")])
+def test_a_module_that_ignores_its_input_is_told(bias: float, said: str) -> None:
+    space, dead = image(z2()), conv()
+    nn.init.zeros_(dead.weight)
+    assert dead.bias is not None
+    nn.init.constant_(dead.bias, bias)
+    with pytest.warns(ConstantOutputWarning, match=said):
+        assert_equivariant(dead, space, space.with_channels(3), z2())
 
 
 def test_given_inputs_and_prepared_ones() -> None:
