@@ -36,7 +36,7 @@ from ._search import Search, best_start, decided, settle
 from ._trunk import Trunk, random_teacher, standardise
 
 CHANNELS = 1
-CLASSES = 16
+CLASSES = 64
 HELD_OUT = 1000
 FORCED = Settings(epochs=8, lr=0.003, batch_size=128, method="map")
 STUDENT = Settings(

@@ -2,9 +2,9 @@
 
 For a plain matrix with inputs a_n and output gradients g_nk (k over the columns of a root of the
 likelihood's Hessian), the GGN block is Jᵀ J with rows g_nk ⊗ a_n. Its non-zero eigenvalues are
-those of the Gram matrix (g_nk·g_ml)(a_n·a_m), which is small for few data. KFAC replaces the sum of
-Kronecker products by one product of sums; the trace is the same, the spectrum flatter, and so
-γ = Σ λ/(λ + δ) and the Occam factor ½ Σ log(1 + λ/δ) are larger.
+those of the Gram matrix (g_nk·g_ml)(a_n·a_m); with few data or few weights one of the two is small.
+KFAC replaces the sum of Kronecker products by one product of sums; the trace is the same, the
+spectrum flatter, and so γ = Σ λ/(λ + δ) and the Occam factor ½ Σ log(1 + λ/δ) are larger.
 
     python -m groupella.experiments.planted.free_curvature
 """
@@ -65,10 +65,19 @@ def compare(trunk: Trunk, x: Tensor, y: Tensor, layer: int = -1) -> Comparison:
     ]
     g = torch.stack(columns, 1).double()
     a = path.unit * seen["input"].detach().flatten(1).double()
-    gram = torch.einsum("nkd,mld->nkml", g, g) * (a @ a.T)[:, None, :, None]
-    exact = torch.linalg.eigvalsh(gram.reshape(g.shape[0] * g.shape[1], -1)).clamp(min=0)
+    exact = torch.linalg.eigvalsh(_ggn(g, a)).clamp(min=0)
     blocks = curvature(trunk, Categorical(), (x, y))
     return Comparison(exact, blocks[f"layers.{number}.paths.{name}.weight"].eigenvalues())
+
+
+def _ggn(g: Tensor, a: Tensor) -> Tensor:
+    """Jᵀ J or J Jᵀ, whichever is smaller; rows of J are g_nk ⊗ a_n."""
+    rows, columns = g.shape[0] * g.shape[1], g.shape[2] * a.shape[1]
+    if columns <= rows:
+        jacobian = torch.einsum("nkd,ni->nkdi", g, a).reshape(rows, columns)
+        return jacobian.T @ jacobian
+    gram = torch.einsum("nkd,mld->nkml", g, g) * (a @ a.T)[:, None, :, None]
+    return gram.reshape(rows, rows)
 
 
 def _pair(of: Comparison, function: Callable[[Tensor], Tensor]) -> tuple[float, float]:
@@ -82,7 +91,7 @@ def main() -> None:
     weight = dict(teacher.named_parameters())["layers.2.paths.trivial.weight"]
     natural = weight.numel() / float(weight.detach().square().sum())
     print("   n       δ   trace exact, KFAC     γ exact, KFAC    Occam exact, KFAC")
-    for n in (100, 300):
+    for n in (100, 300, 1000):
         found = compare(teacher, x[:n], y[:n])
         for delta in (natural, natural / 10, natural / 30):
             values = (*found.trace(), *found.effective_parameters(delta), *found.occam(delta))
