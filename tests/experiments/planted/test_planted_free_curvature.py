@@ -31,5 +31,5 @@ def test_smaller_matrix_has_the_eigenvalues_of_the_ggn(layer: int, n: int, rank:
     found = compare(trunk, x, y, layer=layer)
     top = found.exact.sort(descending=True).values
     torch.testing.assert_close(top[:rank], wanted, rtol=1e-6, atol=1e-9)
-    exact, factored = found.occam(1.0)
-    assert factored > exact
+    expected = 0.5 * torch.log1p(wanted / 0.1).sum()
+    assert found.occam(0.1)[0] == pytest.approx(float(expected), rel=1e-4)
