@@ -12,7 +12,11 @@ import typer
 
 def planted(
     preset: Annotated[
-        str, typer.Option(help="quick (minutes), full (hours), or basin (deep, from the teacher).")
+        str,
+        typer.Option(
+            help="quick (minutes), full (hours), basin (deep, from the teacher), fresh (deep, "
+            "another seed)."
+        ),
     ] = "quick",
     part: Annotated[
         list[str] | None,

@@ -51,7 +51,17 @@ def basin() -> list[Case]:
     return [DeepCase(plant, start="teacher") for plant in PLANTS]
 
 
-PRESETS: dict[str, Callable[[], list[Case]]] = {"quick": quick, "full": full, "basin": basin}
+def fresh() -> list[Case]:
+    """The deep cases of `quick` on a seed that no choice was made on."""
+    return [DeepCase(plant, seed=1) for plant in PLANTS]
+
+
+PRESETS: dict[str, Callable[[], list[Case]]] = {
+    "quick": quick,
+    "full": full,
+    "basin": basin,
+    "fresh": fresh,
+}
 
 
 def _linear(sizes: Sequence[int], seeds: Sequence[int]) -> list[LinearCase]:
