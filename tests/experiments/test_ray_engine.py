@@ -26,7 +26,7 @@ from groupella.cli import app
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--alpha", "1"]
 SWEEP += ["--train-size", "40", "--epochs", "30", "--json"]
 FIRST, SECOND = "digits-z2-seed-0", "digits-z2-seed-1"
-PATIENCE = 120
+PATIENCE = 500
 CLUSTER = """
 import sys, ray
 info = ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR",

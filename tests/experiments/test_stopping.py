@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason=
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--alpha", "1", "--train-size", "40"]
 SWEEP += ["--epochs", "30", "--json"]
 TWO = ["--seeds", "0-1", "--jobs", "2"]
-PATIENCE = 120.0
+PATIENCE = 500.0
 
 
 def start(place: Path, *more: str) -> subprocess.Popen[str]:
