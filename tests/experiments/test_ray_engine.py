@@ -26,7 +26,7 @@ from groupella.cli import app
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--alpha", "1"]
 SWEEP += ["--train-size", "40", "--epochs", "30", "--json"]
 FIRST, SECOND = "digits-z2-seed-0", "digits-z2-seed-1"
-PATIENCE = 500
+PATIENCE = 240
 CLUSTER = """
 import sys, ray
 info = ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR",
@@ -47,7 +47,8 @@ def start(*command: str, **environment: str) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, "RAY_ADDRESS": "", **environment},
+        # Workers of Ray are nice by 15, so that on a busy machine they would hardly run.
+        env={**os.environ, "RAY_ADDRESS": "", "RAY_worker_niceness": "0", **environment},
     )
 
 
