@@ -22,8 +22,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     start = "import sys; from groupella.cli import main; sys.argv[0] = 'groupella'; main()"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
     command.chmod(0o755)
+    # Typer looks for the shell among a process's parents, and the tests may have none.
     printed = subprocess.run(
-        [command, "--show-completion", "bash"], capture_output=True, text=True, check=True
+        [command, "--show-completion", "bash"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
     )
     (place / "completion.sh").write_text(printed.stdout)
     return place
