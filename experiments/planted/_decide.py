@@ -1,8 +1,18 @@
-"""What decided on every path, for the record."""
+"""From a trained network to a verdict on every layer, and what decided on it for the record."""
 
 from __future__ import annotations
 
 from groupella.evidence import Selection
+from groupella.training import Fit
+
+# Deep networks are never quite at their MAP weights and their curvature is sampled, so that what a
+# path is worth is known to some ten nats only.
+NATS = 20.0
+
+
+def decided(trained: Fit, nats: float = NATS) -> Selection:
+    """A path is alive when removing it costs `nats` of log evidence or more."""
+    return trained.selection(rule="evidence", nats=nats, nats_per_parameter=0.0)
 
 
 def paths_of(found: Selection) -> dict[str, dict[str, dict[str, float]]]:

@@ -16,7 +16,7 @@ import copy
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,9 +30,9 @@ from groupella.layer import ResidualPathway
 from groupella.training import Settings, fit
 
 from ._candidates import CANDIDATES
-from ._decide import paths_of
+from ._decide import decided, paths_of
 from ._outcome import NONE, Outcome
-from ._search import Search, best_start, decided, settle
+from ._search import Search, best_start, settle
 from ._trunk import Trunk, random_teacher, standardise
 
 CHANNELS = 1
@@ -78,7 +78,7 @@ class DeepCase:
         settings = STUDENT if self.start == "random" else BASIN
         return {
             "student": settings.as_dict(),
-            "search": SEARCH.as_dict(),
+            "search": asdict(SEARCH),
             "channels": CHANNELS,
             "classes": CLASSES,
         }
@@ -106,7 +106,7 @@ class DeepCase:
 
             trained = best_start(make, train, settings, SEARCH, workspace)
             trained, trials = settle(trained, train, SEARCH, workspace)
-        found = decided(trained, SEARCH)
+        found = decided(trained, SEARCH.nats)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
             part=self.part,

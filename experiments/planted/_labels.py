@@ -23,16 +23,14 @@ from groupella.groups import p4m, z2
 from groupella.training import Settings, fit
 
 from ._candidates import CANDIDATES
-from ._decide import paths_of
+from ._decide import NATS, decided, paths_of
 from ._deep import accuracy
 from ._invariant import InvariantTrunk
 from ._outcome import NONE, Outcome
-from ._search import Search, decided
 
 SIDE = 16
 CHANNELS = 4
 DIGITS = ("2", "4", "7")
-SEARCH = Search()
 STUDENT = Settings(
     epochs=30,
     lr=0.01,
@@ -62,7 +60,7 @@ class LabelCase:
     def recipe(self) -> dict[str, Any]:
         return {
             "student": STUDENT.as_dict(),
-            "rule": {"nats": SEARCH.nats},
+            "rule": {"nats": NATS},
             "channels": CHANNELS,
             "digits": DIGITS,
         }
@@ -76,7 +74,7 @@ class LabelCase:
             student = InvariantTrunk(CHANNELS, classes, SIDE)
         settings = replace(STUDENT, seed=self.seed)
         trained = fit(student, train, settings=settings, directory=workspace, progress=False)
-        found = decided(trained, SEARCH)
+        found = decided(trained)
         return Outcome(
             part="data",
             key=self.key,

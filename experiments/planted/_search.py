@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch import Tensor
 from groupella.evidence import Prior, Selection
 from groupella.training import Fit, Settings, fit
 
+from ._decide import NATS, decided
 from ._trunk import Trunk
 
 Data = tuple[Tensor, Tensor]
@@ -33,14 +34,11 @@ class Search:
 
     restarts: int = 4
     first: int = 12
-    nats: float = 20.0
+    nats: float = NATS
     doubt: float = 250.0
     again: int = 20
     again_lr: float = 0.01
     most_trials: int = 4
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def best_start(
@@ -73,7 +71,7 @@ def settle(
     trials: list[dict[str, Any]] = []
     needed: set[tuple[str, str]] = set()
     while len(trials) < search.most_trials:
-        doubtful = _doubtful(decided(trained, search), search, needed)
+        doubtful = _doubtful(decided(trained, search.nats), search, needed)
         if doubtful is None:
             break
         layer, path = doubtful
@@ -91,15 +89,6 @@ def settle(
     return trained, trials
 
 
-def decided(trained: Fit, search: Search) -> Selection:
-    """A path is alive when removing it costs `nats` of log evidence or more.
-
-    Deep networks are never quite at their MAP weights and their curvature is sampled, so that what
-    a path is worth is known to some ten nats only.
-    """
-    return trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
-
-
 def _doubtful(
     found: Selection, search: Search, needed: set[tuple[str, str]]
 ) -> tuple[str, str] | None:
@@ -108,10 +97,9 @@ def _doubtful(
         (layer.layer, path.path): -path.removal
         for layer in found.layers
         for path in layer.paths
-        if search.nats <= -path.removal < search.doubt
+        if search.nats <= -path.removal < search.doubt and (layer.layer, path.path) not in needed
     }
-    open_ones = {key: cost for key, cost in costs.items() if key not in needed}
-    return min(open_ones, key=lambda key: open_ones[key]) if open_ones else None
+    return min(costs, key=lambda key: costs[key], default=None)
 
 
 def _on(trained: Fit, without: list[str], train: Data, settings: Settings, workspace: Path) -> Fit:
