@@ -80,9 +80,10 @@ def select(
         bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")
     ] = False,
 ) -> None:
+    from groupella.experiments._engines import Task
     from groupella.experiments._jobs import Job
     from groupella.experiments._presets import TRAINING
-    from groupella.experiments._runs import RunError, load_job, with_budget
+    from groupella.experiments._runs import RunError, with_budget
     from groupella.experiments.data import DataError
 
     place = out or Path("runs") / _name(data, groups, seed)
@@ -104,9 +105,8 @@ def select(
         check_memory(job, folder)
         if epochs is not None:
             job = replace(job, training={**TRAINING, "epochs": epochs})
-        elif (place / "settings.json").exists():
-            there = load_job(place).training.get("epochs")
-            job = replace(job, training={**TRAINING, "epochs": there})
+        elif (begun := Task(job, place).begun) is not None:
+            job = begun
         else:
             limit = seconds(budget)
             _say(f"measuring how many epochs fit into {budget} …", as_json)
