@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from groupella._files import write_text
 
 from ._jobs import Job
 
@@ -75,8 +76,8 @@ def run(
     directory = Path(directory)
     if finished(directory, job):
         return load(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    _write(directory / SETTINGS, {"job": job.as_dict(), "seed": job.seed, "versions": versions()})
+    settings = {"job": job.as_dict(), "seed": job.seed, "versions": versions()}
+    write_text(directory / SETTINGS, json.dumps(settings, indent=1) + "\n")
     data = job.load(data_dir, progress)
     network = job.network(data)
     before = layer_errors(network, seed=job.seed)
@@ -243,9 +244,3 @@ def _examples(data: ImageData) -> tuple[Example, ...]:
 
 def _known(data: ImageData) -> str | None:
     return "none" if data.obeys == "trivial" else data.obeys
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
+
+from groupella._files import write_text
 
 from ._engines import Engine, Task, here
 from ._jobs import Job
@@ -130,12 +131,9 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
 
 def write_summary(directory: Path, found: Sequence[Mapping[str, Any]], title: str) -> None:
     """summary.json and summary.md, atomically."""
-    directory.mkdir(parents=True, exist_ok=True)
     texts = {
         "summary.json": json.dumps(list(found), indent=1, ensure_ascii=False) + "\n",
         "summary.md": f"# {title}\n\n{table(found)}",
     }
     for name, text in texts.items():
-        temporary = directory / f".{name}.{os.getpid()}.tmp"
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, directory / name)
+        write_text(directory / name, text)

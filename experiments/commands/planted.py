@@ -40,11 +40,11 @@ def planted(
     """Plant symmetries in teachers and data, and count how often they are found."""
     from rich.console import Console
 
+    from groupella._files import write_text
     from groupella.experiments.planted import PRESETS, headline, run_all
     from groupella.experiments.planted import figure as draw
     from groupella.experiments.planted import summary as summarise
     from groupella.experiments.planted import table as tabulate
-    from groupella.experiments.planted._store import write
 
     if preset not in PRESETS:
         raise typer.BadParameter(f"choose {', '.join(PRESETS)}; got {preset!r}")
@@ -63,7 +63,7 @@ def planted(
         for line in content[heading]:
             console.print(f"{heading.replace('_', ' ')}: {line}", highlight=False)
     if summary is not None:
-        write(summary, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        write_text(summary, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     if figure is not None:
         figure.parent.mkdir(parents=True, exist_ok=True)
         draw(outcomes).savefig(figure, dpi=150)

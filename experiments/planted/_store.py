@@ -7,10 +7,11 @@ case's outcome.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from groupella._files import write_text
 
 from ._outcome import Outcome
 
@@ -28,15 +29,5 @@ def saved(directory: Path, key: str, recipe: Mapping[str, Any]) -> Outcome | Non
 
 
 def save(directory: Path, outcome: Outcome, recipe: Mapping[str, Any]) -> None:
-    write(
-        directory / f"{outcome.key}.json",
-        json.dumps({"recipe": recipe, "outcome": outcome.as_dict()}, indent=1) + "\n",
-    )
-
-
-def write(path: Path, text: str) -> None:
-    """Atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    content = {"recipe": recipe, "outcome": outcome.as_dict()}
+    write_text(directory / f"{outcome.key}.json", json.dumps(content, indent=1) + "\n")

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor, nn
+
+from groupella._files import write_text
 
 from ._evidence import Evidence
 from ._fit_of_data import Batches
@@ -148,12 +149,7 @@ class Selection:
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-        return path
+        return write_text(path, json.dumps(self.as_dict(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Selection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from groupella._files import write_text
 from groupella.evidence import Selection
 from groupella.training import History
 
@@ -103,12 +103,8 @@ class Content:
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         text = json.dumps(self.as_dict(), separators=(",", ":"), default=str)
-        temporary.write_text(text + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-        return path
+        return write_text(path, text + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Content:

@@ -6,7 +6,6 @@ are PNG inside the page, colours follow the reader's light or dark setting.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from groupella._files import write_text
 from groupella.evidence import LayerSelection
 
 from ._content import Content, FilterPicture
@@ -31,12 +31,7 @@ def write_report(
     contents: Content | Sequence[Content], path: str | Path, verdict: str | None = None
 ) -> Path:
     """Write the page about one run or several, atomically, and return where it is."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(page(contents, verdict), encoding="utf-8")
-    os.replace(temporary, path)
-    return path
+    return write_text(path, page(contents, verdict))
 
 
 def page(contents: Content | Sequence[Content], verdict: str | None = None) -> str:

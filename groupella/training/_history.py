@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from groupella._files import write_text
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,4 @@ class History:
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(self.as_list(), indent=1) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-        return path
+        return write_text(path, json.dumps(self.as_list(), indent=1) + "\n")
