@@ -1,6 +1,8 @@
 """Evidence: prior precisions, the Laplace marginal likelihood, and what it selects."""
 
 from ._evidence import Evidence as Evidence
+from ._exact import ExactEvidence as ExactEvidence
+from ._exact import exact_evidence as exact_evidence
 from ._fit_of_data import DataFit as DataFit
 from ._fit_of_data import data_fit as data_fit
 from ._predictive import Predictive as Predictive

@@ -11,7 +11,7 @@ One forward pass and K backward passes a batch, no loop over samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -25,6 +25,8 @@ from groupella.shared_maps import BlockMap, SharedLinearMap
 
 from ._fit_of_data import evaluation
 
+Bases = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
+
 
 @dataclass(frozen=True)
 class Use:
@@ -34,16 +36,17 @@ class Use:
     shared_map: SharedLinearMap
     inputs: Tensor
     edge: GradientEdge
+    shape: torch.Size
 
 
 class Listener:
-    """Keeps the inputs of every map that has a curvature block."""
+    """Keeps the inputs of every map with one of the named weights."""
 
-    def __init__(self, network: nn.Module, blocks: Mapping[str, KroneckerBlock]) -> None:
+    def __init__(self, network: nn.Module, names: Container[str]) -> None:
         self.uses: list[Use] = []
         # What was taken out since the curvature was collected is a constant now.
         self._names = {
-            id(p): n for n, p in network.named_parameters() if n in blocks and p.requires_grad
+            id(p): n for n, p in network.named_parameters() if n in names and p.requires_grad
         }
 
     def __call__(
@@ -57,7 +60,7 @@ class Listener:
             shared_map = replace(shared_map, sharing="block")
         with torch.no_grad():
             inputs = shared_map.inputs(x.detach())
-        self.uses.append(Use(name, shared_map, inputs, get_gradient_edge(y)))
+        self.uses.append(Use(name, shared_map, inputs, get_gradient_edge(y), y.shape))
 
 
 def output_covariance(
@@ -71,38 +74,66 @@ def output_covariance(
 
     `precisions` gives δ for each parameter, `scale` multiplies the curvature.
     """
-    listener = Listener(network, blocks)
-    with torch.enable_grad(), evaluation(network), _hearing(network, listener):
-        f = network(x)
-    outputs = f.flatten(1)
-    n, k = outputs.shape
-    jacobians: dict[str, list[Tensor]] = {}
     bases = {name: block.factor_eigenvectors for name, block in blocks.items()}
-    rotated = [_rotate(use.inputs, bases[use.name][0][1]) for use in listener.uses]
-    edges = [use.edge for use in listener.uses]
-    for column in range(k):
-        gradients = torch.autograd.grad(
-            outputs[:, column].sum(), edges, retain_graph=column < k - 1, allow_unused=True
-        )
-        totals: dict[str, Tensor] = {}
-        for use, inputs, gradient in zip(listener.uses, rotated, gradients, strict=True):
-            block = blocks[use.name]
-            if gradient is None:
-                j = inputs.new_zeros(n, block.blocks, *_matrix(block))
-            else:
-                g = _rotate(use.shared_map.outputs(gradient), bases[use.name][1][1])
-                j = torch.einsum("nbso,nbsi->nboi", *_same_blocks(g, inputs, block.blocks))
-            totals[use.name] = totals[use.name] + j if use.name in totals else j
-        for name, total in totals.items():
-            jacobians.setdefault(name, []).append(total)
+    jacobians: dict[str, list[Tensor]] = {}
+
+    def identity(f: Tensor) -> Tensor:
+        return torch.eye(f.shape[1], dtype=f.dtype, device=f.device).expand(len(f), -1, -1)
+
+    outputs, columns = jacobian_columns(network, x, blocks, identity, bases)
+    for one in columns:
+        for name, column in one.items():
+            jacobians.setdefault(name, []).append(column)
+    n, k = outputs.shape
     covariance = torch.zeros(n, k, k, dtype=torch.float64, device=x.device)
-    for name, columns in jacobians.items():
+    for name, rows in jacobians.items():
         (lam, _), (mu, _) = bases[name]
         values = scale * blocks[name].scale * mu[:, :, None] * lam[:, None, :]
         weight = (values + precisions[name]).rsqrt()
-        z = torch.stack([(j * weight).reshape(n, -1) for j in columns], 1)
+        z = torch.stack([(j * weight).reshape(n, -1) for j in rows], 1)
         covariance += z @ z.mT
-    return outputs.detach().double(), covariance
+    return outputs.double(), covariance
+
+
+def jacobian_columns(
+    network: nn.Module,
+    x: Tensor,
+    names: Container[str],
+    root: Callable[[Tensor], Tensor],
+    bases: Mapping[str, Bases] | None = None,
+) -> tuple[Tensor, Iterator[dict[str, Tensor]]]:
+    """Outputs f (N, K) of one batch, and for each column S_r of `root(f)` (N, K, R) the gradients
+    of S_r·f, sample by sample: (N, blocks, outputs, inputs) for each of the named parameters.
+
+    With `bases`, in the eigenbases of their Kronecker blocks and in float64.
+    """
+    listener = Listener(network, names)
+    with torch.enable_grad(), evaluation(network), _hearing(network, listener):
+        f = network(x).flatten(1)
+    return f.detach(), _columns(f, root(f.detach()), listener.uses, bases)
+
+
+def _columns(
+    f: Tensor, root: Tensor, uses: Sequence[Use], bases: Mapping[str, Bases] | None
+) -> Iterator[dict[str, Tensor]]:
+    def rotated(values: Tensor, use: Use, side: int) -> Tensor:
+        return values.detach() if bases is None else _rotate(values, bases[use.name][side][1])
+
+    inputs = [rotated(use.inputs, use, 0) for use in uses]
+    edges = [use.edge for use in uses]
+    for column in root.unbind(2):
+        gradients = torch.autograd.grad(
+            f, edges, grad_outputs=column, retain_graph=True, allow_unused=True
+        )
+        totals: dict[str, Tensor] = {}
+        for use, a, gradient in zip(uses, inputs, gradients, strict=True):
+            if gradient is None:
+                gradient = torch.zeros(use.shape, dtype=f.dtype, device=f.device)
+            g = rotated(use.shared_map.outputs(gradient), use, 1)
+            blocks = max(g.shape[1], a.shape[1])
+            j = torch.einsum("nbso,nbsi->nboi", *_same_blocks(g, a, blocks))
+            totals[use.name] = totals[use.name] + j if use.name in totals else j
+        yield totals
 
 
 def jacobian_size(blocks: Mapping[str, KroneckerBlock], outputs: int) -> int:
@@ -126,7 +157,3 @@ def _match(values: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
 
 def _same_blocks(g: Tensor, a: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
     return g.expand(-1, blocks, -1, -1), a.expand(-1, blocks, -1, -1)
-
-
-def _matrix(block: KroneckerBlock) -> tuple[int, int]:
-    return block.output_factors.shape[1], block.input_factors.shape[1]

@@ -27,7 +27,7 @@ class Groups:
 
 @dataclass
 class Student:
-    """A fit whose evidence depends on which paths are out."""
+    """A fit whose evidence depends on which paths are out; the factored one likes all out."""
 
     out: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
@@ -35,8 +35,12 @@ class Student:
     worth: dict[str, float] = field(default_factory=lambda: {"a": 3.0, "b": 200.0, "c": 900.0})
 
     @property
-    def log_evidence(self) -> float:
+    def exact(self) -> float:
         return -sum(self.worth[name[-1]] for name in self.out)
+
+    @property
+    def log_evidence(self) -> float:
+        return 30.0 * len(self.out)
 
 
 @pytest.fixture
@@ -59,16 +63,18 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(search, "_on", on)
     monkeypatch.setattr(search, "decided", decided)
+    monkeypatch.setattr(search, "_exact", lambda student, *_: student.exact)
     return seen
 
 
-def test_doubtful_paths_go_unless_the_evidence_falls(
+def test_doubtful_paths_go_unless_the_exact_evidence_falls(
     tried: list[list[str]], tmp_path: Path
 ) -> None:
     found, trials = search.settle(Student(), DATA, search.Search(doubt=250), tmp_path)  # type: ignore[arg-type]
     assert tried == [["layers.0/a"], ["layers.0/b"]]
     assert found.out == ("layers.0/a",)  # type: ignore[attr-defined]
     assert [t["gain"] for t in trials] == [-3.0, -200.0]
+    assert [t["factored_gain"] for t in trials] == [30.0, 30.0]
 
 
 def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path) -> None:
