@@ -1,13 +1,14 @@
-"""Engines: ways to get tasks done, one after the other here or several at a time elsewhere.
+"""Engines: ways to get work done, one after the other here or several at a time elsewhere.
 
-An engine takes named tasks and yields the name of each as it is finished. Closing it stops the
-tasks under way, which save first.
+An engine takes named pieces of work and yields the name of each as it is finished. Closing it stops
+what is under way, which saves first.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,13 +17,19 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from ._jobs import Job
 from ._runs import RunError, finished, load_job, run, with_budget
 
 PAUSE = 0.1
 WORKER = "from groupella.experiments._worker import main; sys.exit(main())"
+
+
+class Work(Protocol):
+    """Something to do, which can be pickled; done again after it was stopped, it goes on."""
+
+    def do(self, progress: bool) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -33,19 +40,6 @@ class Task:
     directory: Path
     budget: float | None = None
     data_dir: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "job": self.job.as_dict(),
-            "directory": str(self.directory.absolute()),
-            "budget": self.budget,
-            "data_dir": None if self.data_dir is None else str(Path(self.data_dir).absolute()),
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Task:
-        job, directory = Job.from_dict(content["job"]), Path(content["directory"])
-        return cls(job, directory, content["budget"], content["data_dir"])
 
     @property
     def begun(self) -> Job | None:
@@ -68,50 +62,51 @@ class Task:
                 job = with_budget(job, self.budget, self.data_dir)
         run(job, self.directory, data_dir=self.data_dir, progress=progress)
 
-    def attempt(self) -> dict[str, str] | None:
-        """Do it on one thread; what went wrong, in words, can be sent to another process."""
-        import torch
 
-        from groupella.experiments.data import DataError
+def attempt(work: Work) -> dict[str, str] | None:
+    """Do it on one thread; what went wrong, in words, can be sent to another process."""
+    import torch
 
-        torch.set_num_threads(1)
-        try:
-            self.do(progress=False)
-        except (RunError, DataError, ValueError, OSError) as error:
-            return {"message": str(error)}
-        except MemoryError as error:
-            return {"message": f"not enough memory ({error})"}
-        except Exception:
-            return {"message": traceback.format_exc()[-8000:]}  # a pipe holds 64 KB
-        return None
+    from groupella.experiments.data import DataError
 
-
-Engine = Callable[[Mapping[str, Task]], Generator[str, None, None]]
+    torch.set_num_threads(1)
+    try:
+        work.do(progress=False)
+    except (RunError, DataError, ValueError, OSError) as error:
+        return {"message": str(error)}
+    except MemoryError as error:
+        return {"message": f"not enough memory ({error})"}
+    except Exception:
+        return {"message": traceback.format_exc()[-8000:]}  # a pipe holds 64 KB
+    return None
 
 
-def here(tasks: Mapping[str, Task]) -> Generator[str, None, None]:
+Engine = Callable[[Mapping[str, Work]], Generator[str, None, None]]
+
+
+def here(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
     """One after the other in this process."""
-    for name, task in tasks.items():
-        task.do(progress=True)
+    for name, work in pieces.items():
+        work.do(progress=True)
         yield name
 
 
 def processes(workers: int) -> Engine:
     """At most `workers` at a time, each in a process of its own with one thread.
 
-    A process reads its task from its standard input and stops, with a checkpoint, when that is
+    A process reads its work from its standard input and stops, with a checkpoint, when that is
     closed: by this process or, when this one dies in whatever way, by the system. It has a session
     of its own, so that Ctrl-C in a terminal reaches it through this process only.
     """
 
-    def engine(tasks: Mapping[str, Task]) -> Generator[str, None, None]:
-        waiting = list(tasks.items())
+    def engine(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
+        waiting = list(pieces.items())
         running: dict[str, subprocess.Popen[bytes]] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    name, task = waiting.pop(0)
-                    running[name] = _start(task)
+                    name, work = waiting.pop(0)
+                    running[name] = _start(work)
                 for name in [n for n, p in running.items() if p.poll() is not None]:
                     _check(name, running.pop(name))
                     yield name
@@ -126,7 +121,7 @@ def fail(name: str, failure: Mapping[str, str]) -> None:
     raise RunError(f"{name}: {failure['message']}")
 
 
-def _start(task: Task) -> subprocess.Popen[bytes]:
+def _start(work: Work) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {WORKER}"],
         stdin=subprocess.PIPE,
@@ -136,7 +131,7 @@ def _start(task: Task) -> subprocess.Popen[bytes]:
     )
     assert process.stdin is not None
     try:
-        process.stdin.write(json.dumps(task.as_dict()).encode() + b"\n")
+        pickle.dump(work, process.stdin)
         process.stdin.flush()
     except BaseException:
         process.kill()
@@ -145,7 +140,7 @@ def _start(task: Task) -> subprocess.Popen[bytes]:
 
 
 def _check(name: str, process: subprocess.Popen[bytes]) -> None:
-    """Nothing where the process, which has ended, did its task."""
+    """Nothing where the process, which has ended, did its work."""
     with process:
         assert process.stdout is not None
         said = process.stdout.read()

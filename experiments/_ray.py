@@ -1,7 +1,7 @@
-"""Tasks through Ray, on this machine or on a cluster that shares the runs' directory.
+"""Work through Ray, on this machine or on a cluster that shares the runs' directory.
 
-Stopping cancels every task, which Ray does by what looks like Ctrl-C to it: training saves first. A
-task whose machine is lost is begun again elsewhere and goes on from its last checkpoint.
+Stopping cancels every piece, which Ray does by what looks like Ctrl-C to it: training saves first.
+A piece whose machine is lost is begun again elsewhere and goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import threading
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from ._engines import Engine, Task, fail
+from ._engines import Engine, Work, attempt, fail
 from ._runs import RunError
 
-OBJECT_STORE = 100 * 2**20  # bytes; tasks are small and give nothing back
+OBJECT_STORE = 100 * 2**20  # bytes; pieces are small and give nothing back
 RETRIES = 2
 PATIENCE = 10.0  # seconds
 
@@ -32,18 +32,18 @@ def cluster(address: str | None, workers: int | None) -> Engine:
     address: of a running cluster, as Ray understands it; None starts Ray here and ends it after.
     """
 
-    def engine(tasks: Mapping[str, Task]) -> Generator[str, None, None]:
+    def engine(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
         import ray
 
         _connect(address, workers)
-        do = ray.remote(num_cpus=1, max_retries=RETRIES)(_do)
-        waiting = list(tasks.items())
+        do = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt)
+        waiting = list(pieces.items())
         running: dict[Any, str] = {}
         try:
             while waiting or running:
                 while waiting and (workers is None or len(running) < workers):
-                    name, task = waiting.pop(0)
-                    running[do.remote(task.as_dict())] = name
+                    name, work = waiting.pop(0)
+                    running[do.remote(work)] = name
                 for one in ray.wait(list(running))[0]:
                     name = running.pop(one)
                     try:
@@ -98,7 +98,3 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
     except OSError as error:
         raise RunError(f"nothing answers at {address}: {error}") from error
-
-
-def _do(task: Mapping[str, Any]) -> dict[str, str] | None:
-    return Task.from_dict(task).attempt()

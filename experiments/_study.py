@@ -51,7 +51,10 @@ def perform(
 ) -> dict[str, Done]:
     """Run every row that is not finished."""
     named = {row.key: row for row in rows}
-    tasks = {key: Task(r.job, directory / key, budget, data_dir) for key, r in named.items()}
+    # Absolute, since another machine's processes start elsewhere.
+    place = directory.absolute()
+    data = None if data_dir is None else str(Path(data_dir).absolute())
+    tasks = {key: Task(r.job, place / key, budget, data) for key, r in named.items()}
     done: dict[str, Done] = {}
 
     def keep(key: str) -> None:

@@ -1,6 +1,6 @@
-"""A process that does one task, as long as the process that started it lives.
+"""A process that does one piece of work, as long as the process that started it lives.
 
-It reads the task from its standard input as a line of JSON. When the input then closes it stops as
+It reads what to do from its standard input, pickled. When the input then closes it stops as
 if by SIGTERM: training saves a checkpoint first. Standard output is for what went wrong, as JSON;
 everything that is printed goes to standard error.
 """
@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import sys
 import threading
 
-from ._engines import Task
+from ._engines import Work, attempt
 from ._stopping import Received, Stopped, stoppable
 
 
 def main() -> int:
     answer = os.dup(1)
     os.dup2(2, 1)
-    line = sys.stdin.buffer.readline()
-    if not line:
+    try:
+        work: Work = pickle.load(sys.stdin.buffer)
+    except EOFError:
         return 128 + signal.SIGTERM
-    task = Task.from_dict(json.loads(line))
     try:
         with stoppable() as received:
             threading.Thread(target=_watch, args=(received,), daemon=True).start()
-            failure = task.attempt()
+            failure = attempt(work)
     except Stopped as stop:
         return stop.exit_code
     if failure is not None:

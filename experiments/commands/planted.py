@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from .select import saving
+
 
 def planted(
     preset: Annotated[
@@ -41,6 +43,7 @@ def planted(
     from rich.console import Console
 
     from groupella._files import write_text
+    from groupella.experiments._runs import RunError
     from groupella.experiments.planted import PRESETS, headline, run_all
     from groupella.experiments.planted import figure as draw
     from groupella.experiments.planted import summary as summarise
@@ -55,7 +58,12 @@ def planted(
             raise typer.BadParameter(f"the preset {preset} has the parts {', '.join(known)}")
     if part:
         cases = [case for case in cases if case.part in part]
-    outcomes = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)
+    try:
+        with saving(directory, ("*.safetensors", "*.json")):
+            outcomes = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)
+    except RunError as error:
+        typer.echo(f"groupella planted: {error}", err=True)
+        raise typer.Exit(2) from error
     content = summarise(outcomes, preset)
     console = Console(stderr=as_json)
     console.print(tabulate(outcomes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -160,15 +160,18 @@ def perform(job: Any, place: Path, data_dir: str | None, quiet: bool) -> Done:
 
 
 @contextmanager
-def saving(place: Path) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM, after what they save, into a message and the exit code of each."""
+def saving(place: Path, marks: Sequence[str] = ("*.safetensors", "report.json")) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM, after what they save, into a message and the exit code of each.
+
+    A file below `place` whose name matches one of the `marks` shows that something is saved.
+    """
     from groupella.experiments._stopping import Stopped, stoppable
 
     try:
         with stoppable():
             yield
     except Stopped as stop:
-        saved = any(place.rglob("*.safetensors")) or any(place.rglob("report.json"))
+        saved = any(any(place.rglob(mark)) for mark in marks)
         typer.echo(
             f"interrupted; saved in {place}. The same command goes on."
             if saved

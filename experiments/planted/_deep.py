@@ -74,6 +74,10 @@ class DeepCase:
         return name if self.noise == 0.0 else f"{name}-noise{self.noise:g}"
 
     @property
+    def is_short(self) -> bool:
+        return False
+
+    @property
     def recipe(self) -> dict[str, Any]:
         settings = STUDENT if self.start == "random" else BASIN
         return {
@@ -94,10 +98,9 @@ class DeepCase:
                 train,
                 settings=replace(BASIN, seed=self.seed),
                 prior=start_from(student, teacher),
-                directory=workspace,
+                directory=workspace / "best",
                 progress=False,
             )
-            trials: list[dict[str, Any]] = []
         else:
             settings = replace(STUDENT, seed=self.seed)
 
@@ -105,7 +108,7 @@ class DeepCase:
                 return _student(self.seed, start, train[0], teacher)
 
             trained = best_start(make, train, settings, SEARCH, workspace)
-            trained, trials = settle(trained, train, SEARCH, workspace)
+        trained, trials = settle(trained, train, SEARCH, workspace)
         found = decided(trained, SEARCH.nats)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(

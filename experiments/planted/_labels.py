@@ -57,6 +57,10 @@ class LabelCase:
         return f"data-{self.planted}-n{self.n}-s{self.seed}"
 
     @property
+    def is_short(self) -> bool:
+        return False
+
+    @property
     def recipe(self) -> dict[str, Any]:
         return {
             "student": STUDENT.as_dict(),

@@ -72,6 +72,10 @@ class LinearCase:
     part: ClassVar[str] = "linear"
 
     @property
+    def is_short(self) -> bool:
+        return True
+
+    @property
     def recipe(self) -> dict[str, Any]:
         return {
             "nats": [NATS, NATS_PER_PARAMETER],

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from groupella._files import write_text
+from groupella.experiments._engines import here, processes
 
 from ._outcome import Outcome
 from ._store import save, saved
 
+BATCH = 20
+
 
 class Case(Protocol):
-    """A thing to run: `recipe` is everything besides the key that decides its outcome."""
+    """A thing to run: `recipe` is everything besides the key that decides its outcome. A short case
+    takes a few seconds and keeps nothing in its workspace."""
 
     @property
     def key(self) -> str: ...
 
     @property
     def part(self) -> str: ...
+
+    @property
+    def is_short(self) -> bool: ...
 
     @property
     def recipe(self) -> Mapping[str, Any]: ...
@@ -33,39 +44,68 @@ def run_all(
     cases: Sequence[Case], directory: Path, jobs: int = 1, progress: bool = True
 ) -> list[Outcome]:
     """The outcomes of all cases, in their order."""
-    found = {c.key: saved(directory, c.key, c.recipe) for c in cases}
-    waiting = [c for c in cases if found[c.key] is None]
-    with _Bar(len(cases), len(cases) - len(waiting), progress) as bar:
-        if jobs == 1:
-            _one_thread()
-            for case in waiting:
-                found[case.key] = run_case(case, directory)
-                bar.advance()
-        elif waiting:
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(jobs, context, initializer=_one_thread) as pool:
-                futures = {pool.submit(run_case, case, directory): case.key for case in waiting}
-                try:
-                    for future in as_completed(futures):
-                        found[futures[future]] = future.result()
-                        bar.advance()
-                except BaseException:
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-    return [outcome for outcome in found.values() if outcome is not None]
+    waiting = [c for c in cases if saved(directory, c.key, c.recipe) is None]
+    pieces = {batch.name: batch for batch in batches(waiting, directory, jobs)}
+    engine = here if jobs == 1 else processes(jobs)
+    bar = _Bar(len(cases), len(cases) - len(waiting), progress)
+    with bar, one_thread(), closing(engine(pieces)) as finished:
+        for name in finished:
+            bar.advance(len(pieces[name].cases))
+    found = [saved(directory, c.key, c.recipe) for c in cases]
+    return [outcome for outcome in found if outcome is not None]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Cases that are run one after the other; those that are finished are left out."""
+
+    cases: tuple[Case, ...]
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        first, last = self.cases[0].key, self.cases[-1].key
+        return first if first == last else f"{first} to {last}"
+
+    def do(self, progress: bool) -> None:
+        for case in self.cases:
+            if saved(self.directory, case.key, case.recipe) is None:
+                run_case(case, self.directory)
+
+
+def batches(cases: Sequence[Case], directory: Path, jobs: int) -> list[Batch]:
+    """Cases that take minutes alone, short ones together: a process takes seconds to start."""
+    size = BATCH if jobs > 1 else 1
+    short = [c for c in cases if c.is_short]
+    together = [tuple(short[i : i + size]) for i in range(0, len(short), size)]
+    return [Batch(one, directory) for one in [*((c,) for c in cases if not c.is_short), *together]]
 
 
 def run_case(case: Case, directory: Path) -> Outcome:
-    """Run one case and keep its outcome."""
-    outcome = case.run(directory / case.key)
+    """Run one case and keep its outcome. What another recipe left in its workspace is removed."""
+    workspace = directory / case.key
+    if not case.is_short:
+        note = workspace / "recipe.json"
+        recipe = json.dumps(case.recipe, indent=1, sort_keys=True) + "\n"
+        if workspace.exists() and (not note.exists() or note.read_text(encoding="utf-8") != recipe):
+            shutil.rmtree(workspace)
+        write_text(note, recipe)
+    outcome = case.run(workspace)
     save(directory, outcome, case.recipe)
     return outcome
 
 
-def _one_thread() -> None:
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread inside, as in the processes of `processes`: outcomes do not depend on `jobs`."""
     import torch
 
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Bar:
@@ -100,5 +140,5 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def advance(self) -> None:
-        self.progress.advance(self.task)
+    def advance(self, cases: int) -> None:
+        self.progress.advance(self.task, cases)

@@ -4,10 +4,10 @@
    highest evidence is trained on. Narrow networks have many optima, and their evidence tells them
    apart long before training has ended.
 2. A path that is alive but cheap to remove is *doubtful*: while the other paths are not at their
-   optimum it may stand in for them. It is taken out and all the rest trained on; without it the
-   network is kept unless its evidence is lower, by some nats, than that of the network with it,
-   trained on as long. Here the evidence is the exact one: Kronecker factors overstate the cost of
-   the doubtful path by tens of nats, which is what it is worth, and would take out true ones.
+   optimum it may stand in for them. The network is trained on with it and without it, dead paths
+   taken out of both, and stays without it unless that costs some nats of evidence. Here the
+   evidence is the exact one: Kronecker factors overstate the cost of a doubtful path by tens of
+   nats, which is what it is worth, and would take out true ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor
 from groupella.evidence import Prior, Selection, exact_evidence
 from groupella.training import Fit, Settings, fit
 
-from ._decide import NATS, decided
+from ._decide import decided
 from ._trunk import Trunk
 
 Data = tuple[Tensor, Tensor]
@@ -31,20 +31,19 @@ Data = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Search:
-    """nats: the least, by factored curvature, that a path must be worth to be alive; `doubt` is the
-        most that a doubtful one is worth.
-    exact_nats: the least that it must be worth by exact curvature, taken on `subset` data.
+    """nats, doubt: a path worth less by factored curvature is dead; one worth less is doubtful.
+    exact_nats: what a doubtful path must be worth by exact curvature, taken on `subset` data.
     """
 
     restarts: int = 4
     first: int = 12
-    nats: float = NATS
+    nats: float = 2.0
     doubt: float = 250.0
     exact_nats: float = 5.0
     subset: int = 1500
     again: int = 20
     again_lr: float = 0.01
-    most_trials: int = 4
+    most_trials: int = 6
 
 
 def best_start(
@@ -77,18 +76,23 @@ def settle(
     trials: list[dict[str, Any]] = []
     needed: set[tuple[str, str]] = set()
     while len(trials) < search.most_trials:
-        doubtful = _doubtful(decided(trained, search.nats), search, needed)
+        found = decided(trained, search.nats)
+        doubtful = _doubtful(found, search, needed)
         if doubtful is None:
             break
         layer, path = doubtful
-        names = [g.name for g in trained.prior.of_path(layer, path)]
+        dead = _groups(
+            trained, [(s.layer, p.path) for s in found.layers for p in s.paths if not p.alive]
+        )
         place = workspace / f"doubt{len(trials)}"
-        kept = _on(trained, [], train, settings, place / "with")
-        without = _on(trained, names, train, settings, place / "without")
+        kept = _on(trained, dead, train, settings, place / "with")
+        without = _on(
+            trained, dead + _groups(trained, [doubtful]), train, settings, place / "without"
+        )
         gain = _exact(without, train, search) - _exact(kept, train, search)
         factored = without.log_evidence - kept.log_evidence
-        found = {"gain": round(gain, 1), "factored_gain": round(factored, 1)}
-        trials.append({"layer": layer, "path": path, **found})
+        gains = {"gain": round(gain, 1), "factored_gain": round(factored, 1)}
+        trials.append({"layer": layer, "path": path, **gains})
         if gain > -search.exact_nats:
             trained = without
         else:
@@ -108,6 +112,11 @@ def _doubtful(
         if search.nats <= -path.removal < search.doubt and (layer.layer, path.path) not in needed
     }
     return min(costs, key=lambda key: costs[key], default=None)
+
+
+def _groups(trained: Fit, paths: list[tuple[str, str]]) -> list[str]:
+    """The prior groups of some paths."""
+    return [g.name for layer, path in paths for g in trained.prior.of_path(layer, path)]
 
 
 def _exact(trained: Fit, train: Data, search: Search) -> float:

@@ -32,9 +32,16 @@ PATIENCE = 500.0
 
 
 def start(place: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "groupella.cli", *SWEEP, "--out", str(place), *more]
+    return command(*SWEEP, "--out", str(place), *more)
+
+
+def command(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-m", "groupella.cli", *arguments],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
 
 
@@ -112,6 +119,19 @@ def test_workers_stop_with_their_parent_and_the_same_command_goes_on(tmp_path: P
     assert last.returncode == 0, err
     undisturbed = CliRunner().invoke(app, [*SWEEP, "--out", str(tmp_path / "whole")])
     assert without_times(out) == without_times(undisturbed.stdout)
+
+
+def test_the_planted_benchmark_stops_with_its_workers(tmp_path: Path) -> None:
+    place = ["--directory", str(tmp_path), "--no-progress"]
+    process = command("planted", "--preset", "fresh", "--jobs", "2", *place)
+    until(lambda: len(list(tmp_path.glob("*/start0/history.json"))) == 2, process)
+    workers = children(process.pid)
+    assert len(workers) == 2
+    process.terminate()
+    out, err = process.communicate(timeout=PATIENCE)
+    until(lambda: not any(map(alive, workers)))
+    saved = f"interrupted; saved in {tmp_path}. The same command goes on.\n"
+    assert (process.returncode, out, err) == (143, "", saved)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

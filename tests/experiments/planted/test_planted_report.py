@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,16 @@ from typer.testing import CliRunner
 
 from groupella.cli import app
 from groupella.experiments import planted as package
-from groupella.experiments.planted import Counts, Outcome, headline, run_all, summary, wilson
+from groupella.experiments._runs import RunError
+from groupella.experiments.planted import (
+    Counts,
+    LinearCase,
+    Outcome,
+    headline,
+    run_all,
+    summary,
+    wilson,
+)
 from groupella.experiments.planted._outcome import imposes_wrong
 
 
@@ -34,6 +43,7 @@ class Stub:
     key: str
     version: int = 1
     part: str = "linear"
+    is_short: bool = True
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -100,6 +110,30 @@ def test_finished_cases_are_skipped_unless_their_recipe_changed(tmp_path: Path) 
     assert again[:2] == first
     assert (tmp_path / "a" / "runs").read_text() == "x"
     run_all([Stub("a", version=2)], tmp_path, progress=False)
+    assert (tmp_path / "a" / "runs").read_text() == "xx"
+
+
+def test_cases_run_in_processes_have_the_same_outcomes(tmp_path: Path) -> None:
+    cases = [LinearCase("p4", 100, seed) for seed in range(3)]
+    here, there = run_all(cases, tmp_path / "a", progress=False), tmp_path / "b"
+    elsewhere = run_all(cases, there, jobs=2, progress=False)
+    for mine, other in zip(here, elsewhere, strict=True):
+        assert replace(mine, seconds=0.0, details={}) == replace(other, seconds=0.0, details={})
+        assert other.details["removal"] == pytest.approx(mine.details["removal"], rel=1e-6)
+    assert sorted(p.name for p in there.iterdir()) == sorted(f"{c.key}.json" for c in cases)
+
+
+def test_a_failure_in_a_process_names_its_cases(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"linear-trivial8-nothing-n100-s0: .* not in tuple"):
+        run_all([LinearCase("nothing", 100, 0)], tmp_path, jobs=2, progress=False)
+
+
+def test_a_workspace_of_another_recipe_is_cleared(tmp_path: Path) -> None:
+    for version, runs in ((1, "x"), (2, "x")):
+        run_all([Stub("a", version=version, is_short=False)], tmp_path, progress=False)
+        assert (tmp_path / "a" / "runs").read_text() == runs
+    (tmp_path / "a.json").unlink()
+    run_all([Stub("a", version=2, is_short=False)], tmp_path, progress=False)
     assert (tmp_path / "a" / "runs").read_text() == "xx"
 
 

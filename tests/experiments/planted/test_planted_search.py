@@ -32,7 +32,9 @@ class Student:
     out: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
     prior: Groups = field(default_factory=Groups)
-    worth: dict[str, float] = field(default_factory=lambda: {"a": 3.0, "b": 200.0, "c": 900.0})
+    worth: dict[str, float] = field(
+        default_factory=lambda: {"a": 3.0, "b": 200.0, "c": 900.0, "d": 0.0}
+    )
 
     @property
     def exact(self) -> float:
@@ -45,20 +47,18 @@ class Student:
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Each path looks as if it were worth 100, 150 and 900 nats; a in truth is worth 3."""
+    """Paths look as if they were worth 100, 150, 900 and 1 nats; a in truth is worth 3."""
     seen: list[list[str]] = []
 
     def on(student: Student, without: list[str], *_: Any) -> Student:
-        if without:
-            seen.append(without)
-        return replace(student, out=(*student.out, *without))
+        seen.append(without)
+        return replace(student, out=tuple(dict.fromkeys((*student.out, *without))))
 
-    def decided(student: Student, _: float) -> Any:
-        looks = {"a": 100.0, "b": 150.0, "c": 900.0}
+    def decided(student: Student, nats: float) -> Any:
+        looks = {"a": 100.0, "b": 150.0, "c": 900.0, "d": 1.0}
         gone = {name[-1] for name in student.out}
-        paths = [
-            SimpleNamespace(path=p, removal=0.0 if p in gone else -v) for p, v in looks.items()
-        ]
+        worth = {p: 0.0 if p in gone else v for p, v in looks.items()}
+        paths = [SimpleNamespace(path=p, removal=-v, alive=v >= nats) for p, v in worth.items()]
         return SimpleNamespace(layers=[SimpleNamespace(layer="layers.0", paths=paths)])
 
     monkeypatch.setattr(search, "_on", on)
@@ -71,8 +71,9 @@ def test_doubtful_paths_go_unless_the_exact_evidence_falls(
     tried: list[list[str]], tmp_path: Path
 ) -> None:
     found, trials = search.settle(Student(), DATA, search.Search(doubt=250), tmp_path)  # type: ignore[arg-type]
-    assert tried == [["layers.0/a"], ["layers.0/b"]]
-    assert found.out == ("layers.0/a",)  # type: ignore[attr-defined]
+    dead, a, b = "layers.0/d", "layers.0/a", "layers.0/b"
+    assert tried == [[dead], [dead, a], [a, dead], [a, dead, b]]
+    assert found.out == (dead, a)  # type: ignore[attr-defined]
     assert [t["gain"] for t in trials] == [-3.0, -200.0]
     assert [t["factored_gain"] for t in trials] == [30.0, 30.0]
 
@@ -80,7 +81,7 @@ def test_doubtful_paths_go_unless_the_exact_evidence_falls(
 def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path) -> None:
     limited = search.Search(doubt=1000, most_trials=1)
     search.settle(Student(), DATA, limited, tmp_path)  # type: ignore[arg-type]
-    assert tried == [["layers.0/a"]]
+    assert tried == [["layers.0/d"], ["layers.0/d", "layers.0/a"]]
 
 
 def test_the_start_with_the_highest_evidence_goes_on(tmp_path: Path) -> None:
