@@ -64,7 +64,8 @@ def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
     Gradients and fixed points only find the nearest maximum of the evidence; a path that once
     fitted noise can sit in one although the network is better without it. A layer keeps its
     strictest paths, which do not break any symmetry that others keep. Returns the names of the
-    groups taken out; see `Prior.take_out`.
+    groups taken out; see `Prior.take_out`. Curvature and fit that were observed before are those of
+    the network with them: `evidence.collect(data)` renews them.
     """
     prior = evidence.prior
     gone: list[str] = []
