@@ -21,7 +21,7 @@ SHOWN = {
     "curvature.md": 3,
     "custom-groups.md": 4,
     "custom-paths.md": 3,
-    "evidence.md": 3,
+    "evidence.md": 4,
     "groups.md": 4,
     "layers.md": 6,
     "networks.md": 2,
