@@ -67,7 +67,7 @@ class Cifar10:
             preset=f"cifar10/{model}",
             train_size=self.train_size,
             alpha=self.fc_alpha if factors else self.alpha,
-            init=self.init if "+" in model else "balanced",
+            init=self.init if "+" in model and objective == "evidence" else "balanced",
             prior="lengthscales" if model.endswith("lengthscales") else "weights",
             seed=seed,
             training={**self.training, **learned},

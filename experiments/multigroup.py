@@ -51,7 +51,7 @@ class Multigroup:
                 preset=f"groups/{stem}",
                 train_size=self.train_size,
                 alpha=self.alpha,
-                init=self.init,
+                init=self.init if objective == "evidence" else "balanced",
                 seed=seed,
                 training={**self.training, **learned},
             )

@@ -30,8 +30,13 @@ ACCURACIES = {
 
 @dataclass(frozen=True)
 class Toy:
-    """`fc_alpha` is the width of rows with a full FC path under evidence, whose curvature factors
-    grow with its square; under MAP, which needs none, those rows are as wide as the others."""
+    """Settings of the study.
+
+    fc_alpha: width of rows with a full FC path under evidence, whose curvature factors grow with
+        its square; under MAP, which needs none, those rows are as wide as the others.
+    init: how paths start under evidence. Under MAP they start alike, as published: to make free
+        paths start small with a high precision is to know already what evidence is to find.
+    """
 
     data: str = "mnist"
     alpha: int = 10
@@ -58,7 +63,7 @@ class Toy:
                 size=self.size,
                 train_size=self.train_size,
                 alpha=self.fc_alpha if model == "FC" and objective == "evidence" else self.alpha,
-                init=self.init if "+" in model else "balanced",
+                init=self.init if "+" in model and objective == "evidence" else "balanced",
                 seed=seed,
                 training={**self.training, **learned},
             )

@@ -39,7 +39,7 @@ class Search:
     first: int = 12
     nats: float = 2.0
     doubt: float = 250.0
-    exact_nats: float = 5.0
+    exact_nats: float = 10.0
     subset: int = 1500
     again: int = 20
     again_lr: float = 0.01
