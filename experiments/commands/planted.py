@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,10 @@ def planted(
     part: Annotated[
         list[str] | None,
         typer.Option(help="Only these parts: linear, deep, data, basin. Repeatable."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only cases of such names, as deep-*-n5000-s[0-2]. Repeatable."),
     ] = None,
     directory: Annotated[
         Path, typer.Option(help="Where finished cases are kept; they are not run again.")
@@ -58,6 +63,13 @@ def planted(
             raise typer.BadParameter(f"the preset {preset} has the parts {', '.join(known)}")
     if part:
         cases = [case for case in cases if case.part in part]
+    if only:
+        names = [case.key for case in cases]
+        cases = [c for c in cases if any(fnmatchcase(c.key, pattern) for pattern in only)]
+        if not cases:
+            raise typer.BadParameter(
+                f"no case is named {' or '.join(only)}; there are {names[0]} to {names[-1]}"
+            )
     try:
         with saving(directory, ("*.safetensors", "*.json")):
             outcomes = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)

@@ -137,6 +137,19 @@ def test_a_workspace_of_another_recipe_is_cleared(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "runs").read_text() == "xx"
 
 
+def test_command_runs_only_what_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubs = [Stub("deep-p4-s0"), Stub("deep-p4-s1"), Stub("deep-z2-s1")]
+    monkeypatch.setattr(package, "PRESETS", {"quick": lambda: stubs})
+    arguments = ["planted", "--jobs", "1", "--no-progress", "--directory", str(tmp_path)]
+    assert CliRunner().invoke(app, [*arguments, "--only", "deep-*-s1"]).exit_code == 0
+    assert sorted(p.stem for p in tmp_path.glob("*.json")) == ["deep-p4-s1", "deep-z2-s1"]
+    result = CliRunner().invoke(app, [*arguments, "--only", "s1"])
+    assert result.exit_code == 2
+    assert "deep-p4-s0 to deep-z2-s1" in " ".join(result.stderr.split())
+
+
 def test_command_prints_the_headline_on_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
