@@ -5,9 +5,9 @@ is a choice of gauge. A layer counts when it is identifiable: when the teacher, 
 stricter group in that layer and trained on from there, gets worse on held-out data.
 
 A student knows the teacher's read-out. It starts at random, and then has to find the teacher's
-function as well as its symmetries (`_search.py`). Started from the teacher's weights in the planted
-paths (`start="teacher"`, all other paths small and random as ever), it has only to choose: what is
-wrong then is not the fault of optimisation.
+function as well as its symmetries (`groupella.training.best_start` and `settle`). Started from the
+teacher's weights in the planted paths (`start="teacher"`, all other paths small and random as
+ever), it has only to choose: what is wrong then is not the fault of optimisation.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from groupella.evidence import Prior
 from groupella.experiments.data import Moved, load
 from groupella.groups import p4m
 from groupella.layer import ResidualPathway
-from groupella.training import Settings, fit
+from groupella.training import Search, Settings, best_start, fit, settle
 
 from ._candidates import CANDIDATES
 from ._decide import decided, paths_of
 from ._outcome import NONE, Outcome
-from ._search import Search, best_start, settle
 from ._trunk import Trunk, random_teacher, standardise
 
 CHANNELS = 1
@@ -107,8 +106,8 @@ class DeepCase:
             def make(start: int) -> Trunk:
                 return _student(self.seed, start, train[0], teacher)
 
-            trained = best_start(make, train, settings, SEARCH, workspace)
-        trained, trials = settle(trained, train, SEARCH, workspace)
+            trained = best_start(make, train, settings, SEARCH, directory=workspace, progress=False)
+        trained, trials = settle(trained, train, SEARCH, directory=workspace, progress=False)
         found = decided(trained, SEARCH.nats)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
@@ -125,7 +124,7 @@ class DeepCase:
                 "accuracy": accuracy(trained.network, held_out),
                 "forced": forced,
                 "log_evidence": found.log_evidence,
-                "trials": trials,
+                "trials": [asdict(trial) for trial in trials],
                 "paths": paths_of(found),
             },
         )

@@ -1,8 +1,10 @@
 """Evidence: prior precisions, the Laplace marginal likelihood, and what it selects."""
 
 from ._evidence import Evidence as Evidence
+from ._exact import MOST_JOINT_WEIGHTS as MOST_JOINT_WEIGHTS
 from ._exact import ExactEvidence as ExactEvidence
 from ._exact import exact_evidence as exact_evidence
+from ._exact import joint_size as joint_size
 from ._fit_of_data import DataFit as DataFit
 from ._fit_of_data import data_fit as data_fit
 from ._predictive import Predictive as Predictive

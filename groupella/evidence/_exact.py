@@ -26,9 +26,11 @@ from groupella.likelihoods import Likelihood
 from ._evidence import Evidence
 from ._fit_of_data import data_fit, evaluation
 from ._jacobians import jacobian_columns
+from ._prior import PriorGroup
 
 ROWS = 2**24  # numbers of a Jacobian held at once
-MOST = 20_000  # weights, whose joint curvature takes 3.2 GB
+MOST_JOINT_WEIGHTS = 20_000  # their curvature takes 3.2 GB
+LARGEST_GROUP = 2048
 SETTLED = 1e-2
 
 
@@ -56,7 +58,7 @@ def exact_evidence(
     data: tuple[Tensor, Tensor],
     *,
     subset: int | None = None,
-    largest: int = 2048,
+    largest: int = LARGEST_GROUP,
     steps: int = 20,
     seed: int = 0,
 ) -> ExactEvidence:
@@ -69,8 +71,7 @@ def exact_evidence(
     steps: at most so many of MacKay's, from the prior's precisions; 0 keeps those.
     """
     network, likelihood, prior = evidence.network, evidence.likelihood, evidence.prior
-    constants = evidence.constants
-    live = [g for g in prior if not constants.issuperset(g.parameters)]
+    live = _live(evidence)
     joint = [g for g in live if g.size <= largest]
     factored = [g for g in live if g.size > largest]
     if factored and not evidence.is_observed:
@@ -81,10 +82,11 @@ def exact_evidence(
     numel = {n: p.numel() for n, p in network.named_parameters() if p.requires_grad}
     sizes = {n: numel[n] for g in joint for n in g.parameters if n in numel}
     weights = sum(sizes.values())
-    if weights > MOST:
+    if weights > MOST_JOINT_WEIGHTS:
         raise ValueError(
             f"the exact curvature of {weights} weights together would take "
-            f"{8 * weights**2 / 1e9:.0f} GB; choose `largest` so that at most {MOST} are left"
+            f"{8 * weights**2 / 1e9:.0f} GB; choose `largest` so that at most "
+            f"{MOST_JOINT_WEIGHTS} are left"
         )
     x, y = data
     used = x
@@ -122,6 +124,16 @@ def exact_evidence(
         effective_parameters=dict(zip(names, gammas.tolist(), strict=True)),
         factored=tuple(g.name for g in factored),
     )
+
+
+def joint_size(evidence: Evidence, largest: int = LARGEST_GROUP) -> int:
+    """How many weights `exact_evidence` would take together; `MOST_JOINT_WEIGHTS` is its limit."""
+    return sum(g.size for g in _live(evidence) if g.size <= largest)
+
+
+def _live(evidence: Evidence) -> list[PriorGroup]:
+    constants = evidence.constants
+    return [g for g in evidence.prior if not constants.issuperset(g.parameters)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The search for a deep student: which start goes on, and which doubtful paths go."""
+"""The search for the best network: which start goes on, and which doubtful paths go."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from groupella.experiments.planted import DeepCase
 from groupella.experiments.planted import _deep as deep
-from groupella.experiments.planted import _search as search
-from groupella.training import Settings
+from groupella.groups import GroupSet, p4, trivial, z2
+from groupella.layer import ResidualPathway
+from groupella.likelihoods import Gaussian
+from groupella.training import Settings, fit
+from groupella.training import _search as search
 
 DATA = (torch.zeros(1), torch.zeros(1))
 
@@ -32,6 +36,7 @@ class Student:
     out: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
     prior: Groups = field(default_factory=Groups)
+    evidence: None = None
     worth: dict[str, float] = field(
         default_factory=lambda: {"a": 3.0, "b": 200.0, "c": 900.0, "d": 0.0}
     )
@@ -46,7 +51,12 @@ class Student:
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def size() -> int:
+    return 100
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch, size: int) -> list[list[str]]:
     """Paths look as if they were worth 100, 150, 900 and 1 nats; a in truth is worth 3."""
     seen: list[list[str]] = []
 
@@ -54,33 +64,45 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         seen.append(without)
         return replace(student, out=tuple(dict.fromkeys((*student.out, *without))))
 
-    def decided(student: Student, nats: float) -> Any:
+    def decided(student: Student, settings: search.Search) -> Any:
         looks = {"a": 100.0, "b": 150.0, "c": 900.0, "d": 1.0}
         gone = {name[-1] for name in student.out}
         worth = {p: 0.0 if p in gone else v for p, v in looks.items()}
-        paths = [SimpleNamespace(path=p, removal=-v, alive=v >= nats) for p, v in worth.items()]
+        paths = [
+            SimpleNamespace(path=p, removal=-v, alive=v >= settings.nats) for p, v in worth.items()
+        ]
         return SimpleNamespace(layers=[SimpleNamespace(layer="layers.0", paths=paths)])
 
-    monkeypatch.setattr(search, "_on", on)
-    monkeypatch.setattr(search, "decided", decided)
+    monkeypatch.setattr(search, "_train_on", on)
+    monkeypatch.setattr(search, "_decided", decided)
     monkeypatch.setattr(search, "_exact", lambda student, *_: student.exact)
+    monkeypatch.setattr(search, "joint_size", lambda _: size)
     return seen
 
 
 def test_doubtful_paths_go_unless_the_exact_evidence_falls(
     tried: list[list[str]], tmp_path: Path
 ) -> None:
-    found, trials = search.settle(Student(), DATA, search.Search(doubt=250), tmp_path)  # type: ignore[arg-type]
+    found, trials = search.settle(Student(), DATA, directory=tmp_path)  # type: ignore[arg-type]
     dead, a, b = "layers.0/d", "layers.0/a", "layers.0/b"
     assert tried == [[dead], [dead, a], [a, dead], [a, dead, b]]
     assert found.out == (dead, a)  # type: ignore[attr-defined]
-    assert [t["gain"] for t in trials] == [-3.0, -200.0]
-    assert [t["factored_gain"] for t in trials] == [30.0, 30.0]
+    assert [t.gain for t in trials] == [-3.0, -200.0]
+    assert [t.factored_gain for t in trials] == [30.0, 30.0]
+    assert [t.out for t in trials] == [True, False]
+
+
+@pytest.mark.parametrize("size", [10**6])
+@pytest.mark.usefixtures("tried")
+def test_the_factored_evidence_decides_where_the_network_is_too_large() -> None:
+    found, trials = search.settle(Student(), DATA)  # type: ignore[arg-type]
+    assert found.out == ("layers.0/d", "layers.0/a", "layers.0/b")  # type: ignore[attr-defined]
+    assert [t.gain for t in trials] == [30.0, 30.0]
 
 
 def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path) -> None:
     limited = search.Search(doubt=1000, most_trials=1)
-    search.settle(Student(), DATA, limited, tmp_path)  # type: ignore[arg-type]
+    search.settle(Student(), DATA, limited)  # type: ignore[arg-type]
     assert tried == [["layers.0/d"], ["layers.0/d", "layers.0/a"]]
 
 
@@ -92,7 +114,7 @@ def test_the_start_with_the_highest_evidence_goes_on(tmp_path: Path) -> None:
 
     short = replace(deep.STUDENT, epochs=2, burn_in=1, curvature_subset=50)
     few = search.Search(restarts=2, first=2)
-    found = search.best_start(make, train, short, few, tmp_path)
+    found = search.best_start(make, train, short, few, directory=tmp_path, progress=False)
     first = [
         search.fit(make(i), train, settings=short, directory=tmp_path / f"start{i}", progress=False)
         for i in range(2)
@@ -105,3 +127,25 @@ def test_the_start_with_the_highest_evidence_goes_on(tmp_path: Path) -> None:
     )
     torch.testing.assert_close(mine, expected)
     assert not torch.allclose(mine, others)
+
+
+def test_a_path_that_the_data_need_stays_and_the_given_network_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    groups = GroupSet(trivial(), z2(), p4())
+    space = groups.space((4, 4), 1, "trivial")
+    network = nn.Sequential(ResidualPathway(space, space, groups), nn.Flatten())
+    x = torch.randn(200, 1, 4, 4)
+    data = (x, (x - 0.5 * x.roll(1, dims=3)).flatten(1) + 0.1 * torch.randn(200, 16))
+    trained = fit(network, data, Gaussian(), epochs=60, lr=0.02, progress=False)
+    before = {n: w.clone() for n, w in network.state_dict().items()}
+    every = search.Search(doubt=1e9, again=30)
+    found, trials = search.settle(trained, data, every, directory=tmp_path, progress=False)
+    assert {(t.path, t.out) for t in trials} == {("z2", False), ("p4", False)}
+    assert all(t.gain == pytest.approx(t.factored_gain, rel=0.05) for t in trials)
+    assert found.selection().verdicts == {"0": "z2"}
+    assert all(found.prior.is_out(g.name) for g in found.prior.of_path("0", "trivial"))
+    for name, weight in network.state_dict().items():
+        assert torch.equal(weight, before[name])
+    again, repeated = search.settle(trained, data, every, directory=tmp_path, progress=False)
+    assert repeated == trials
+    assert again.log_evidence == found.log_evidence
