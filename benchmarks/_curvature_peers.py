@@ -10,12 +10,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-Step = Callable[[], Any]
+from benchmarks._timing import Step
 
 
 def peers(stock: nn.Sequential, x: Tensor, y: Tensor) -> dict[str, Step | str]:

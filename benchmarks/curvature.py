@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,7 +31,8 @@ from groupella.networks import preset
 from groupella.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks._curvature_peers import Step, peers
+from benchmarks._curvature_peers import peers
+from benchmarks._timing import Step, medians
 
 SIDE = 32
 WIDTHS = (3, 10, 20, 40, 80)
@@ -117,19 +116,6 @@ def plain_pass(network: nn.Module, x: Tensor, y: Tensor) -> Step:
 def log_determinant(blocks: Curvature) -> Tensor:
     """The part of the evidence that depends on curvature."""
     return -0.5 * torch.stack([block.logdet(1.0) for block in blocks.values()]).sum()
-
-
-def medians(steps: dict[str, Step], repeats: int) -> dict[str, float]:
-    """Median CPU seconds of each step; one warm-up, then interleaved."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            start = time.process_time()
-            step()
-            times[name].append(time.process_time() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def against_everyone(repeats: int) -> tuple[dict[str, float], dict[str, str]]:

@@ -15,7 +15,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,6 +29,9 @@ from groupella.networks import preset
 from groupella.paths import FactoredFC, GroupConv
 from groupella.pooling import GroupPool, PolyphasePool
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks._timing import medians
+
 BATCH = 128
 TARGETS = {
     "groupconv_vs_conv2d": "≤ 1.1",
@@ -41,19 +43,6 @@ TARGETS = {
     "memory_gb": "≤ 0.6",
     "fused_vs_separate": "> 1 times faster",
 }
-
-
-def medians(steps: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median CPU seconds of each step; one warm-up, then interleaved."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            start = time.process_time()
-            step()
-            times[name].append(time.process_time() - start)
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def training_step(function: Callable[..., Tensor], *inputs: Tensor) -> Callable[[], object]:

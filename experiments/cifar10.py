@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import toy
 from ._jobs import Job
 from ._study import Row
 from .toy import FAST
@@ -32,8 +33,7 @@ PUBLISHED: dict[str, tuple[tuple[float, float], tuple[float, float, float]]] = {
 
 @dataclass(frozen=True)
 class Cifar10:
-    """`fc_alpha` is the width of rows with a full FC path under evidence, whose curvature factors
-    grow with its square; under MAP, which needs none, those rows are as wide as the others."""
+    """Settings of the study; `fc_alpha` and `init` as in `toy`."""
 
     alpha: int = 10
     fc_alpha: int = 10
@@ -75,18 +75,7 @@ class Cifar10:
         return Row(f"{model} {objective}", job, paper)
 
 
-PAPER_TRAINING: dict[str, Any] = {
-    "epochs": 4000,
-    "batch_size": 128,
-    "lr": 0.01,
-    "prior_step": "gradient",
-    "method": "adam",
-    "burn_in": 10,
-    "update_every": 5,
-    "hyper_steps": 1,
-    "curvature_subset": None,
-    "prune_from": None,
-}
+PAPER_TRAINING = {**toy.PAPER_TRAINING, "epochs": 4000}
 PRESETS = {
     "paper": Cifar10(training=PAPER_TRAINING),
     "hour": Cifar10(fc_alpha=2, init="earn", training={**FAST, "batch_size": 128}, budget=3300.0),

@@ -23,6 +23,8 @@ PUBLISHED: dict[str, Published] = {
 
 @dataclass(frozen=True)
 class Multigroup:
+    """Settings of the study; `init` is how paths start under evidence, as in `toy`."""
+
     alpha: int = 2
     train_size: int | None = None
     init: str = "balanced"
