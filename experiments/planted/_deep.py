@@ -77,11 +77,16 @@ class DeepCase:
         return False
 
     @property
+    def search(self) -> Search:
+        """With more data fewer epochs are as many steps."""
+        return replace(SEARCH, again=max(8, round(SEARCH.again * 1500 / self.n)))
+
+    @property
     def recipe(self) -> dict[str, Any]:
         settings = STUDENT if self.start == "random" else BASIN
         return {
             "student": settings.as_dict(),
-            "search": asdict(SEARCH),
+            "search": asdict(self.search),
             "channels": CHANNELS,
             "classes": CLASSES,
         }
@@ -106,9 +111,11 @@ class DeepCase:
             def make(start: int) -> Trunk:
                 return _student(self.seed, start, train[0], teacher)
 
-            trained = best_start(make, train, settings, SEARCH, directory=workspace, progress=False)
-        trained, trials = settle(trained, train, SEARCH, directory=workspace, progress=False)
-        found = decided(trained, SEARCH.nats)
+            trained = best_start(
+                make, train, settings, self.search, directory=workspace, progress=False
+            )
+        trained, trials = settle(trained, train, self.search, directory=workspace, progress=False)
+        found = decided(trained, self.search.nats)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
             part=self.part,
