@@ -11,7 +11,7 @@ import typer
 from .select import saving
 
 if TYPE_CHECKING:
-    from groupella.experiments._study import Study
+    from groupella.experiments._study import Row, Study
 
 STUDIES = ("toy", "cifar10", "multigroup", "separable", "inspect")
 SCALES = ("quick", "hour", "paper")
@@ -44,7 +44,8 @@ def reproduce(
         str, typer.Option(help="quick, hour or paper.", autocompletion=lambda: list(SCALES))
     ] = "quick",
     row: Annotated[
-        list[str] | None, typer.Option(help="Only rows whose name contains this. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Only the row of this name, or else rows that contain it. Repeatable."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of data, weights and order.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Rows at a time, one thread each.")] = 1,
@@ -67,10 +68,7 @@ def reproduce(
     from groupella.experiments.data import DataError
 
     chosen = find(study, preset)
-    rows = [r for r in chosen.rows(seed) if not row or any(part in r.name for part in row)]
-    if not rows:
-        names = ", ".join(r.name for r in chosen.rows(seed))
-        raise typer.BadParameter(f"no row contains {' or '.join(row or [])!r}; there are {names}")
+    rows = chosen_rows(chosen.rows(seed), row or [])
     budget = chosen.budget
     if epochs is not None:
         budget = None
@@ -102,6 +100,18 @@ def reproduce(
 
 
 reproduce.__doc__ = EXAMPLES
+
+
+def chosen_rows(rows: list[Row], wanted: list[str]) -> list[Row]:
+    """Rows by their names, or by parts of names that are not themselves names; none for all."""
+    names = [row.name for row in rows]
+    found: set[str] = set()
+    for part in wanted or [""]:
+        here = [part] if part in names else [name for name in names if part in name]
+        if not here:
+            raise typer.BadParameter(f"no row contains {part!r}; there are {', '.join(names)}")
+        found.update(here)
+    return [row for row in rows if row.name in found]
 
 
 def find(study: str, preset: str) -> Study:

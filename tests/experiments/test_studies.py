@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
 from groupella.cli import app
 from groupella.experiments._study import Row, Study
-from groupella.experiments.commands.reproduce import SCALES, STUDIES, find
+from groupella.experiments.commands.reproduce import SCALES, STUDIES, chosen_rows, find
 from groupella.experiments.commands.sweep import seed_list
 from groupella.experiments.data import ImageData
 from groupella.networks import PRESETS, count_parameters
@@ -64,6 +65,20 @@ def test_paper_protocol_is_the_published_one() -> None:
         assert (settings.burn_in, settings.update_every, settings.hyper_lr) == (10, 5, 0.1)
         assert settings.curvature_subset is None
         assert settings.method == "adam"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [([], 22), (["CONV evidence"], 1), (["S-CONV"], 8), (["FC map", "CONV map"], 2)],
+)
+def test_a_row_is_chosen_by_its_name_or_by_a_part_of_names(wanted: list[str], count: int) -> None:
+    rows = find("cifar10", "paper").rows(0)
+    assert len(chosen_rows(rows, wanted)) == count
+
+
+def test_a_row_that_is_not_there_is_an_error_beside_one_that_is() -> None:
+    with pytest.raises(typer.BadParameter, match="no row contains 'VGG'; there are FC map"):
+        chosen_rows(find("cifar10", "paper").rows(0), ["CONV map", "VGG"])
 
 
 def test_reproduce_writes_a_summary_beside_the_paper(tmp_path: Path) -> None:
