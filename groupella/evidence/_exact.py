@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -27,18 +27,22 @@ from ._evidence import Evidence
 from ._fit_of_data import data_fit, evaluation
 from ._jacobians import jacobian_columns
 from ._prior import PriorGroup
+from ._spectrum import NonFiniteError
 
 ROWS = 2**24  # numbers of a Jacobian held at once
-MOST_JOINT_WEIGHTS = 20_000  # their curvature takes 3.2 GB
+AT_ONCE = 256  # data
+STRIPS = 4
 LARGEST_GROUP = 2048
+MOST_JOINT_WEIGHTS = 20_000  # four matrices of 3.2 GB
 SETTLED = 1e-2  # nats
 
 
 @dataclass(frozen=True)
 class ExactEvidence:
-    """log p(D) in nats, taken apart, at the best precisions for the present weights.
+    """log p(D) in nats, taken apart, at the best precisions for the present weights and noise.
 
-    `factored` are the groups that stayed with their Kronecker blocks.
+    factored: the groups that stayed with their Kronecker blocks.
+    converged: whether no more than 0.01 nats were left to gain in the precisions.
     """
 
     log_likelihood: float
@@ -47,6 +51,7 @@ class ExactEvidence:
     precisions: Mapping[str, float]
     effective_parameters: Mapping[str, float]
     factored: tuple[str, ...]
+    converged: bool
 
     @property
     def log_evidence(self) -> float:
@@ -64,12 +69,16 @@ def exact_evidence(
 ) -> ExactEvidence:
     """The evidence of a network as it is; nothing is changed, the precisions of the prior included.
 
+    Parameters that do not require a gradient are constants, without prior and curvature.
+
     data: a pair (x, y) of tensors; the fit is taken on all of them, the curvature on a random
         `subset` that stands for all (None: all).
     largest: groups of more weights than this stay with their Kronecker blocks, which the evidence
         must have observed.
     steps: at most so many of MacKay's, from the prior's precisions; 0 keeps those.
     """
+    if subset is not None and subset < 1:
+        raise ValueError(f"subset must be at least 1, or None for all data; got {subset}")
     network, likelihood, prior = evidence.network, evidence.likelihood, evidence.prior
     live = _live(evidence)
     joint = [g for g in live if g.size <= largest]
@@ -79,13 +88,13 @@ def exact_evidence(
             f"{factored[0].name} has {factored[0].size} weights, more than largest={largest}, and "
             "its factored curvature is not known: call evidence.collect(data) first"
         )
-    numel = {n: p.numel() for n, p in network.named_parameters() if p.requires_grad}
-    sizes = {n: numel[n] for g in joint for n in g.parameters if n in numel}
+    trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
+    sizes = {n: trained[n].numel() for g in joint for n in g.parameters if n in trained}
     weights = sum(sizes.values())
     if weights > MOST_JOINT_WEIGHTS:
         raise ValueError(
             f"the exact curvature of {weights} weights together would take "
-            f"{8 * weights**2 / 1e9:.0f} GB; choose `largest` so that at most "
+            f"{4 * 8 * weights**2 / 1e9:.0f} GB; choose `largest` so that at most "
             f"{MOST_JOINT_WEIGHTS} are left"
         )
     x, y = data
@@ -94,36 +103,41 @@ def exact_evidence(
         generator = torch.Generator().manual_seed(seed)
         used = x[torch.randperm(len(x), generator=generator)[:subset]]
     h = len(x) / len(used) * _joint_curvature(network, likelihood, sizes, used)
-    fitted = data_fit(network, likelihood, (x, y)).log_likelihood(likelihood)
+    device = next((p.device for p in network.parameters()), x.device)
+    pairs = zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
+    moved = [(a.to(device), b.to(device)) for a, b in pairs]
+    fitted = data_fit(network, likelihood, moved).log_likelihood(likelihood)
 
     names = [g.name for g in live]
-    rows = torch.tensor([prior.index(n) for n in names])
-    log_precision = prior.log_precision.detach()[rows].clone()
-    norms = evidence.squared_norms[rows]
-    learned = prior.learned[rows]
-    low, high = map(math.log, prior.bounds)
+    places = [prior.index(n) for n in names]
+    norms = [
+        sum(
+            float(trained[n].detach().double().square().sum()) for n in g.parameters if n in trained
+        )
+        for g in live
+    ]
     owners = {n: live.index(g) for g in joint for n in g.parameters}
-    owner = torch.tensor([owners[n] for n, size in sizes.items() for _ in range(size)])
-    spectrum = {live.index(g): evidence.spectrum.eigenvalues[prior.index(g.name)] for g in factored}
-    terms = _Volume(h, owner.long(), spectrum)
-    for step in range(steps):
-        _, gammas = terms.at(log_precision)
-        target = (gammas.clamp(min=1e-300) / norms.clamp(min=1e-300)).log().clamp(low, high)
-        target = torch.where(learned, target, log_precision)
-        # What is left to gain, to second order; dead groups may go on towards δ = ∞.
-        left = 0.25 * float((gammas * (target - log_precision).square()).sum())
-        # Half-way after the first, as `Evidence.step` does, lest the steps alternate.
-        log_precision = target if step == 0 else 0.5 * (log_precision + target)
-        if left < SETTLED:
-            break
-    volume, gammas = terms.at(log_precision)
+    owner = [owners[n] for n, size in sizes.items() for _ in range(size)]
+    problem = _Precisions(
+        h=h,
+        owner=torch.tensor(owner, dtype=torch.long),
+        spectrum={
+            live.index(g): evidence.spectrum.eigenvalues[prior.index(g.name)].cpu()
+            for g in factored
+        },
+        norms=torch.tensor(norms, dtype=torch.float64),
+        learned=prior.learned.cpu()[places],
+        bounds=prior.bounds,
+    )
+    found = problem.best(prior.log_precision.detach().cpu()[places], steps)
     return ExactEvidence(
         log_likelihood=fitted,
-        penalty=0.5 * float((log_precision.exp() * norms).sum()),
-        log_volume=volume,
-        precisions=dict(zip(names, log_precision.exp().tolist(), strict=True)),
-        effective_parameters=dict(zip(names, gammas.tolist(), strict=True)),
+        penalty=0.5 * float((found.log_precision.exp() * problem.norms).sum()),
+        log_volume=found.volume,
+        precisions=dict(zip(names, found.log_precision.exp().tolist(), strict=True)),
+        effective_parameters=dict(zip(names, found.gammas.tolist(), strict=True)),
         factored=tuple(g.name for g in factored),
+        converged=found.left < SETTLED,
     )
 
 
@@ -133,13 +147,30 @@ def joint_size(evidence: Evidence, largest: int = LARGEST_GROUP) -> int:
 
 
 def _live(evidence: Evidence) -> list[PriorGroup]:
+    """Groups that are not constant, and their sizes without what is."""
     constants = evidence.constants
-    return [g for g in evidence.prior if not constants.issuperset(g.parameters)]
+    numel = {n: p.numel() for n, p in evidence.network.named_parameters()}
+    found = []
+    for group in evidence.prior:
+        size = sum(numel[n] for n in group.parameters if n not in constants)
+        if size:
+            found.append(replace(group, size=size))
+    return found
 
 
 @dataclass(frozen=True)
-class _Volume:
-    """−½ log |1 + D^−½ H D^−½| and the effective parameters, as functions of the precisions.
+class _Point:
+    """Volume and γ at log-precisions, and what may be left to gain in them, in nats."""
+
+    log_precision: Tensor
+    volume: float
+    gammas: Tensor
+    left: float
+
+
+@dataclass(frozen=True)
+class _Precisions:
+    """The evidence as a function of the precisions.
 
     owner: which group each row of `h` belongs to; spectrum: eigenvalues of the other groups.
     """
@@ -147,12 +178,38 @@ class _Volume:
     h: Tensor
     owner: Tensor
     spectrum: Mapping[int, Tensor]
+    norms: Tensor
+    learned: Tensor
+    bounds: tuple[float, float]
+
+    def best(self, log_precision: Tensor, steps: int) -> _Point:
+        """MacKay's steps, after the first half-way (in log δ) lest they alternate."""
+        low, high = map(math.log, self.bounds)
+        for step in range(steps + 1):
+            volume, gammas = self.at(log_precision)
+            target = (gammas.clamp(min=1e-300) / self.norms.clamp(min=1e-300)).log()
+            moving = self.learned & (gammas > 1e-12)
+            target = torch.where(moving, target.clamp(low, high), log_precision)
+            away = target - log_precision
+            # The evidence is concave in log δ with slope ½ (γ − δ‖w‖²), and best before `target`.
+            slope = 0.5 * (gammas - log_precision.exp() * self.norms)
+            left = float((slope * away).abs().sum())
+            if left < SETTLED or step == steps:
+                break
+            log_precision = target if step == 0 else log_precision + 0.5 * away
+        return _Point(log_precision, volume, gammas, left)
 
     def at(self, log_precision: Tensor) -> tuple[float, Tensor]:
+        """−½ log |1 + D^−½ H D^−½|, and γ of every group."""
         scale = (-0.5 * log_precision[self.owner]).exp()
         matrix = scale[:, None] * self.h * scale
         matrix.diagonal().add_(1.0)
-        root = torch.linalg.cholesky(matrix)
+        root, failed = torch.linalg.cholesky_ex(matrix)
+        if int(failed) or not bool(torch.isfinite(root).all()):
+            raise NonFiniteError(
+                "the exact curvature is not positive or not finite: activations or gradients "
+                "overflow, or a precision is too small for them"
+            )
         volume = -float(root.diagonal().log().sum())
         shares = 1.0 - torch.cholesky_inverse(root).diagonal()
         gammas = torch.zeros_like(log_precision).index_add_(0, self.owner, shares)
@@ -169,11 +226,16 @@ def _joint_curvature(
     """H of the parameters that `sizes` names, one after the other: (weights, weights) float64."""
     weights = sum(sizes.values())
     h = torch.zeros(weights, weights, dtype=torch.float64)
+    if not weights:
+        return h
+    device = next(p.device for p in network.parameters())
     with torch.no_grad(), evaluation(network):
-        rows_a_datum = likelihood.hessian_root(network(x[:1])).shape[2]
-    at_once = max(1, ROWS // (rows_a_datum * max(weights, 1)))
+        rows_a_datum = likelihood.hessian_root(network(x[:1].to(device))).shape[2]
+    # Strips of the upper triangle, of which the lower one is the image.
+    starts = range(0, weights, -(-weights // STRIPS))
+    at_once = min(AT_ONCE, max(1, ROWS // (rows_a_datum * weights)))
     for batch in torch.split(x, at_once):
-        _, columns = jacobian_columns(network, batch, sizes, likelihood.hessian_root)
+        _, columns = jacobian_columns(network, batch.to(device), sizes, likelihood.hessian_root)
         rows = []
         for column in columns:
             unknown = [n for n in sizes if n not in column]
@@ -183,6 +245,8 @@ def _joint_curvature(
                     "its exact curvature is not known"
                 )
             rows.append(torch.cat([column[n].reshape(len(batch), -1) for n in sizes], 1))
-        jacobian = torch.cat(rows)
-        h += (jacobian.T @ jacobian).to(h)
-    return h
+        jacobian = torch.cat(rows).cpu().double()
+        for start in starts:
+            strip = slice(start, start + starts.step)
+            h[strip, start:] += jacobian[:, strip].T @ jacobian[:, start:]
+    return h.triu() + h.triu(1).T

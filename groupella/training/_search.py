@@ -13,25 +13,27 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from groupella.evidence import (
-    MOST_JOINT_WEIGHTS,
-    Prior,
-    Selection,
-    exact_evidence,
-    joint_size,
-)
+from groupella._files import write_text
+from groupella.evidence import Prior, Selection, exact_evidence, joint_size
 from groupella.likelihoods import Likelihood
 
+from ._checkpoint import CheckpointError
 from ._fit import Fit, fit
+from ._run import Augment
 from ._settings import Settings
 
 Data = tuple[Tensor, Tensor]
+MOST_EXACT = 5000  # weights alive, whose exact curvature takes a minute or two
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,28 @@ class Search:
     again_lr: float = 0.01
     most_trials: int = 6
 
+    def __post_init__(self) -> None:
+        for name in ("restarts", "first", "subset", "again"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("nats", "exact_nats", "again_lr"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+
 
 @dataclass(frozen=True)
 class Trial:
-    """A doubtful path: what the log evidence gained without it, and whether it was taken out."""
+    """A doubtful path: what the log evidence gained without it, and whether it was taken out.
+
+    `gain` is by exact curvature, `factored_gain` by Kronecker factors. Where the network or the
+    path itself is too large for the former, `is_exact` is false.
+    """
 
     layer: str
     path: str
     gain: float
     factored_gain: float
+    is_exact: bool
     out: bool
 
 
@@ -75,35 +90,42 @@ def best_start(
     search: Search | None = None,
     *,
     likelihood: Likelihood | None = None,
+    prior: Callable[[nn.Module], Prior] | None = None,
+    augment: Augment | None = None,
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> Fit:
     """Train the networks `make(0)`, `make(1)`, … for a while, and the best of them to the end.
 
-    Each training has a directory of its own below `directory`, where an interrupted one goes on.
+    `prior` makes the prior of a network. Each training has a directory of its own below
+    `directory`, where an interrupted one goes on.
     """
     search = Search() if search is None else search
-    short = replace(settings, epochs=search.first)
-    tried = [
-        fit(
-            make(i),
-            data,
-            copy.deepcopy(likelihood),
-            short,
-            directory=_below(directory, f"start{i}"),
-            progress=progress,
+
+    def train(network: nn.Module, name: str, **options: Any) -> Fit:
+        place = _below(directory, name)
+        return fit(network, data, augment=augment, directory=place, progress=progress, **options)
+
+    tried = []
+    for i in range(search.restarts):
+        network = make(i)
+        tried.append(
+            train(
+                network,
+                f"start{i}",
+                likelihood=copy.deepcopy(likelihood),
+                settings=replace(settings, epochs=search.first),
+                prior=None if prior is None else prior(network),
+            )
         )
-        for i in range(search.restarts)
-    ]
-    best = max(tried, key=lambda one: one.log_evidence)
-    return fit(
+    number = max(range(search.restarts), key=lambda i: tried[i].log_evidence)
+    best = tried[number]
+    return train(
         best.network,
-        data,
-        best.likelihood,
-        replace(settings, burn_in=1),
+        f"best{number}",
+        likelihood=best.likelihood,
+        settings=replace(settings, burn_in=1),
         prior=best.prior,
-        directory=_below(directory, "best"),
-        progress=progress,
     )
 
 
@@ -120,53 +142,82 @@ def settle(
     `data` are those it was trained on. The fit that is given keeps its network as it is.
     """
     search = Search() if search is None else search
-    settings = replace(
-        trained.settings, epochs=search.again, lr=search.again_lr, burn_in=1, prune_from=None
-    )
     trials: list[Trial] = []
     needed: set[tuple[str, str]] = set()
     while len(trials) < search.most_trials:
-        found = _decided(trained, search)
-        doubtful = _doubtful(found, search, needed)
+        found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
+        doubtful = _doubtful(trained, found, search, needed)
         if doubtful is None:
             break
         place = _below(directory, f"doubt{len(trials)}")
-
-        def on(
-            without: Sequence[str], name: str, start: Fit = trained, place: Path | None = place
-        ) -> Fit:
-            return _train_on(start, without, data, settings, _below(place, name), progress)
-
-        dead = [(s.layer, p.path) for s in found.layers for p in s.paths if not p.alive]
-        kept = on(_groups(trained, dead), "with")
-        without = on(_groups(trained, [*dead, doubtful]), "without")
-        factored = without.log_evidence - kept.log_evidence
-        gain = factored
-        if joint_size(kept.evidence) <= MOST_JOINT_WEIGHTS:
-            gain = _exact(without, data, search) - _exact(kept, data, search)
-        out = gain > -search.exact_nats
-        trials.append(Trial(*doubtful, gain, factored, out))
-        trained = without if out else kept
-        if not out:
+        trial, trained = _try(trained, found, doubtful, data, search, place, progress)
+        trials.append(trial)
+        if not trial.out:
             needed.add(doubtful)
     return trained, tuple(trials)
 
 
-def _decided(trained: Fit, search: Search) -> Selection:
-    return trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
+def _try(
+    trained: Fit,
+    found: Selection,
+    doubtful: tuple[str, str],
+    data: Data,
+    search: Search,
+    directory: Path | None,
+    progress: bool,
+) -> tuple[Trial, Fit]:
+    """Train on with a path and without it; the outcome, and the network that is kept."""
+    dead = _groups(trained, _dead(found))
+    mine = _groups(trained, [doubtful])
+    if directory is not None:
+        _note(directory, trained, dead, mine)
+    settings = replace(
+        trained.settings, epochs=search.again, lr=search.again_lr, burn_in=1, prune_from=None
+    )
+
+    def train(out: list[str], name: str) -> Fit:
+        return _train_on(trained, out, data, settings, _below(directory, name), progress)
+
+    kept, without = train(dead, "with"), train(dead + mine, "without")
+    gain = factored = without.log_evidence - kept.log_evidence
+    is_exact = False
+    if joint_size(kept.evidence) <= MOST_EXACT:
+        kept_exact, without_exact = (
+            exact_evidence(one.evidence, data, subset=search.subset) for one in (kept, without)
+        )
+        gain = without_exact.log_evidence - kept_exact.log_evidence
+        is_exact = not set(mine) & set(kept_exact.factored)
+    out = gain > -search.exact_nats
+    return Trial(*doubtful, gain, factored, is_exact, out), without if out else kept
 
 
 def _doubtful(
-    found: Selection, search: Search, needed: set[tuple[str, str]]
+    trained: Fit, found: Selection, search: Search, needed: set[tuple[str, str]]
 ) -> tuple[str, str] | None:
     """The path that is cheapest to remove among those alive but not needed."""
     costs = {
         (layer.layer, path.path): -path.removal
         for layer in found.layers
         for path in layer.paths
-        if search.nats <= -path.removal < search.doubt and (layer.layer, path.path) not in needed
+        if search.nats <= -path.removal < search.doubt
     }
-    return min(costs, key=lambda key: costs[key], default=None)
+    left = [
+        key
+        for key in costs
+        if key not in needed and not all(map(trained.prior.is_out, _groups(trained, [key])))
+    ]
+    return min(left, key=lambda key: costs[key], default=None)
+
+
+def _dead(found: Selection) -> list[tuple[str, str]]:
+    """Paths that are not alive; a layer keeps its strictest, which break nothing."""
+    dead = []
+    for layer in found.layers:
+        members = [set(path.members) for path in layer.paths]
+        for path, mine in zip(layer.paths, members, strict=True):
+            if not path.alive and any(mine < others for others in members):
+                dead.append((layer.layer, path.path))
+    return dead
 
 
 def _groups(trained: Fit, paths: Sequence[tuple[str, str]]) -> list[str]:
@@ -174,8 +225,22 @@ def _groups(trained: Fit, paths: Sequence[tuple[str, str]]) -> list[str]:
     return [g.name for layer, path in paths for g in trained.prior.of_path(layer, path)]
 
 
-def _exact(trained: Fit, data: Data, search: Search) -> float:
-    return exact_evidence(trained.evidence, data, subset=search.subset).log_evidence
+def _note(directory: Path, trained: Fit, dead: list[str], mine: list[str]) -> None:
+    """Write what is tried in a directory; refuse one where something else was."""
+    digest = hashlib.sha256()
+    for _, tensor in sorted(trained.network.state_dict().items()):
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    note = {"path": mine, "dead": dead, "network": digest.hexdigest()}
+    file = directory / "trial.json"
+    if file.exists():
+        if json.loads(file.read_text(encoding="utf-8")) != note:
+            raise CheckpointError(
+                f"{directory} holds a trial of another path or network; choose another directory"
+            )
+        return
+    if any(directory.glob("*/*.safetensors")):
+        raise CheckpointError(f"{directory} holds trainings without their {file.name}")
+    write_text(file, json.dumps(note, indent=1) + "\n")
 
 
 def _train_on(
@@ -186,7 +251,7 @@ def _train_on(
     directory: Path | None,
     progress: bool,
 ) -> Fit:
-    """A copy of the network, some prior groups taken out, trained on."""
+    """A copy of the network, some prior groups taken out, trained on as it was."""
     network, prior = copy.deepcopy((trained.network, trained.prior))
     assert isinstance(prior, Prior)
     if without:
@@ -197,6 +262,7 @@ def _train_on(
         copy.deepcopy(trained.likelihood),
         settings,
         prior=prior,
+        augment=None if trained.run is None else trained.run.augment,
         directory=directory,
         progress=progress,
     )

@@ -16,38 +16,57 @@ from groupella.experiments.planted import _deep as deep
 from groupella.groups import GroupSet, p4, trivial, z2
 from groupella.layer import ResidualPathway
 from groupella.likelihoods import Gaussian
-from groupella.training import Settings, fit
+from groupella.training import CheckpointError, Settings, fit
 from groupella.training import _search as search
 
 DATA = (torch.zeros(1), torch.zeros(1))
 
 
-class Groups:
-    """A prior that names one group for each path."""
-
-    def of_path(self, layer: str, path: str) -> list[Any]:
-        return [SimpleNamespace(name=f"{layer}/{path}")]
+LOOKS = {"a": 100.0, "b": 150.0, "c": 900.0, "d": 1.0}
+WORTH = {"a": 3.0, "b": 200.0, "c": 900.0, "d": 0.0}
+MEMBERS = {"a": ("z2",), "b": ("z2",), "c": ("z2", "p4"), "d": ()}
 
 
 @dataclass
 class Student:
-    """A fit whose evidence depends on which paths are out; the factored one likes all out."""
+    """A fit of a layer with four paths, which look as if they were worth 100, 150, 900 and 1 nats;
+    in truth a is worth 3. The factored evidence likes every path out."""
 
     out: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    prior: Groups = field(default_factory=Groups)
-    evidence: None = None
-    worth: dict[str, float] = field(
-        default_factory=lambda: {"a": 3.0, "b": 200.0, "c": 900.0, "d": 0.0}
-    )
+
+    @property
+    def prior(self) -> Any:
+        def of_path(layer: str, path: str) -> list[Any]:
+            return [SimpleNamespace(name=f"{layer}/{path}")]
+
+        return SimpleNamespace(of_path=of_path, is_out=lambda name: name in self.out)
+
+    @property
+    def network(self) -> nn.Module:
+        module = nn.Module()
+        module.register_buffer("out", torch.tensor([len(self.out)]))
+        return module
+
+    @property
+    def evidence(self) -> Student:
+        return self
 
     @property
     def exact(self) -> float:
-        return -sum(self.worth[name[-1]] for name in self.out)
+        return -sum(WORTH[name[-1]] for name in self.out)
 
     @property
     def log_evidence(self) -> float:
         return 30.0 * len(self.out)
+
+    def selection(self, *, nats: float, **_: Any) -> Any:
+        worth = {p: 0.0 if f"layers.0/{p}" in self.out else v for p, v in LOOKS.items()}
+        paths = [
+            SimpleNamespace(path=p, removal=-v, alive=v >= nats, members=MEMBERS[p])
+            for p, v in worth.items()
+        ]
+        return SimpleNamespace(layers=[SimpleNamespace(layer="layers.0", paths=paths)])
 
 
 @pytest.fixture
@@ -57,25 +76,18 @@ def size() -> int:
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch, size: int) -> list[list[str]]:
-    """Paths look as if they were worth 100, 150, 900 and 1 nats; a in truth is worth 3."""
+    """What was taken out in each training."""
     seen: list[list[str]] = []
 
     def on(student: Student, without: list[str], *_: Any) -> Student:
         seen.append(without)
         return replace(student, out=tuple(dict.fromkeys((*student.out, *without))))
 
-    def decided(student: Student, settings: search.Search) -> Any:
-        looks = {"a": 100.0, "b": 150.0, "c": 900.0, "d": 1.0}
-        gone = {name[-1] for name in student.out}
-        worth = {p: 0.0 if p in gone else v for p, v in looks.items()}
-        paths = [
-            SimpleNamespace(path=p, removal=-v, alive=v >= settings.nats) for p, v in worth.items()
-        ]
-        return SimpleNamespace(layers=[SimpleNamespace(layer="layers.0", paths=paths)])
+    def exact(student: Student, *_: Any, subset: int) -> Any:
+        return SimpleNamespace(log_evidence=student.exact, factored=("layers.0/b",))
 
     monkeypatch.setattr(search, "_train_on", on)
-    monkeypatch.setattr(search, "_decided", decided)
-    monkeypatch.setattr(search, "_exact", lambda student, *_: student.exact)
+    monkeypatch.setattr(search, "exact_evidence", exact)
     monkeypatch.setattr(search, "joint_size", lambda _: size)
     return seen
 
@@ -86,10 +98,12 @@ def test_doubtful_paths_go_unless_the_exact_evidence_falls(
     found, trials = search.settle(Student(), DATA, directory=tmp_path)  # type: ignore[arg-type]
     dead, a, b = "layers.0/d", "layers.0/a", "layers.0/b"
     assert tried == [[dead], [dead, a], [a, dead], [a, dead, b]]
+    assert [p.name for p in sorted(tmp_path.glob("*/trial.json"))] == ["trial.json"] * 2
     assert found.out == (dead, a)  # type: ignore[attr-defined]
     assert [t.gain for t in trials] == [-3.0, -200.0]
     assert [t.factored_gain for t in trials] == [30.0, 30.0]
     assert [t.out for t in trials] == [True, False]
+    assert [t.is_exact for t in trials] == [True, False]
 
 
 @pytest.mark.parametrize("size", [10**6])
@@ -97,7 +111,32 @@ def test_doubtful_paths_go_unless_the_exact_evidence_falls(
 def test_the_factored_evidence_decides_where_the_network_is_too_large() -> None:
     found, trials = search.settle(Student(), DATA)  # type: ignore[arg-type]
     assert found.out == ("layers.0/d", "layers.0/a", "layers.0/b")  # type: ignore[attr-defined]
-    assert [t.gain for t in trials] == [30.0, 30.0]
+    assert [(t.gain, t.is_exact) for t in trials] == [(30.0, False)] * 2
+
+
+@pytest.mark.usefixtures("tried")
+def test_a_directory_with_a_trial_of_something_else_is_refused(tmp_path: Path) -> None:
+    search.settle(Student(), DATA, directory=tmp_path)  # type: ignore[arg-type]
+    search.settle(Student(), DATA, directory=tmp_path)  # type: ignore[arg-type]
+    other = Student(out=("layers.0/a",))
+    with pytest.raises(CheckpointError, match="doubt0 holds a trial of another path or network"):
+        search.settle(other, DATA, directory=tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("tried")
+def test_the_strictest_path_of_a_layer_stays_although_it_is_dead() -> None:
+    many = search.Search(nats=950.0, doubt=1000.0)
+    assert search._dead(Student().selection(nats=many.nats)) == [
+        ("layers.0", "a"),
+        ("layers.0", "b"),
+        ("layers.0", "d"),
+    ]
+
+
+@pytest.mark.parametrize("bad", [{"restarts": 0}, {"again": 0}, {"nats": 0.0}, {"subset": 0}])
+def test_bad_searches_are_refused(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
+        search.Search(**bad)
 
 
 def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path) -> None:
