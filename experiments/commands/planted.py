@@ -65,13 +65,14 @@ def planted(
         cases = [case for case in cases if case.part in part]
     if only:
         names = [case.key for case in cases]
+        for pattern in only:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise typer.BadParameter(
+                    f"no case is named {pattern!r}; there are {names[0]} to {names[-1]}"
+                )
         cases = [c for c in cases if any(fnmatchcase(c.key, pattern) for pattern in only)]
-        if not cases:
-            raise typer.BadParameter(
-                f"no case is named {' or '.join(only)}; there are {names[0]} to {names[-1]}"
-            )
     try:
-        with saving(directory, ("*.safetensors", "*.json")):
+        with saving(directory, ["*.safetensors", *(f"{case.key}.json" for case in cases)]):
             outcomes = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)
     except RunError as error:
         typer.echo(f"groupella planted: {error}", err=True)

@@ -51,6 +51,7 @@ STUDENT = Settings(
 )
 BASIN = replace(STUDENT, epochs=30, lr=0.01, burn_in=2)
 SEARCH = Search()
+VERSION = 2  # of everything that decides on outcomes and is not named in a recipe
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class DeepCase:
     def recipe(self) -> dict[str, Any]:
         settings = STUDENT if self.start == "random" else BASIN
         return {
+            "version": VERSION,
             "student": settings.as_dict(),
             "search": asdict(self.search),
             "channels": CHANNELS,

@@ -53,7 +53,7 @@ def basin() -> list[Case]:
 
 def fresh() -> list[Case]:
     """The deep cases of `quick` on a seed that no choice was made on."""
-    return [DeepCase(plant, seed=1) for plant in PLANTS]
+    return [DeepCase(plant, seed=2) for plant in PLANTS]
 
 
 PRESETS: dict[str, Callable[[], list[Case]]] = {

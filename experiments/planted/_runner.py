@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 from groupella._files import write_text
 from groupella.experiments._engines import here, processes
+from groupella.experiments._runs import RunError
 
 from ._outcome import Outcome
 from ._store import save, saved
@@ -51,8 +53,11 @@ def run_all(
     with bar, one_thread(), closing(engine(pieces)) as finished:
         for name in finished:
             bar.advance(len(pieces[name].cases))
-    found = [saved(directory, c.key, c.recipe) for c in cases]
-    return [outcome for outcome in found if outcome is not None]
+    found = {c.key: saved(directory, c.key, c.recipe) for c in cases}
+    missing = [key for key, outcome in found.items() if outcome is None]
+    if missing:
+        raise RunError(f"the outcome of {missing[0]} was written to {directory} but is not there")
+    return [outcome for outcome in found.values() if outcome is not None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,11 @@ class Batch:
     def do(self, progress: bool) -> None:
         for case in self.cases:
             if saved(self.directory, case.key, case.recipe) is None:
-                run_case(case, self.directory)
+                try:
+                    run_case(case, self.directory)
+                except Exception as error:
+                    story = traceback.format_exc()[-4000:]
+                    raise RunError(f"{case.key} failed: {error}\n{story}") from error
 
 
 def batches(cases: Sequence[Case], directory: Path, jobs: int) -> list[Batch]:
