@@ -79,8 +79,11 @@ class DeepCase:
 
     @property
     def search(self) -> Search:
-        """With more data fewer epochs are as many steps."""
-        return replace(SEARCH, again=max(8, round(SEARCH.again * 1500 / self.n)))
+        """With more data fewer epochs are as many steps, and every path is worth more."""
+        share = self.n / 1500
+        return replace(
+            SEARCH, again=max(8, round(SEARCH.again / share)), doubt=SEARCH.doubt * max(1.0, share)
+        )
 
     @property
     def recipe(self) -> dict[str, Any]:
