@@ -80,10 +80,8 @@ class DeepCase:
     @property
     def search(self) -> Search:
         """With more data fewer epochs are as many steps, and every path is worth more."""
-        share = self.n / 1500
-        return replace(
-            SEARCH, again=max(8, round(SEARCH.again / share)), doubt=SEARCH.doubt * max(1.0, share)
-        )
+        more = max(1.0, self.n / 1500)
+        return replace(SEARCH, again=max(8, round(SEARCH.again / more)), doubt=SEARCH.doubt * more)
 
     @property
     def recipe(self) -> dict[str, Any]:
