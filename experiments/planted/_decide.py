@@ -5,8 +5,8 @@ from __future__ import annotations
 from groupella.evidence import Selection
 from groupella.training import Fit
 
-# Deep networks are never quite at their MAP weights and their curvature is sampled, so that what a
-# path is worth is known to some ten nats only.
+# For the data part, where doubtful paths are not settled: networks are never quite at their MAP
+# weights and their curvature is sampled, so what a path is worth is known to some ten nats only.
 NATS = 20.0
 
 

@@ -30,7 +30,7 @@ from groupella.likelihoods import Likelihood
 from ._checkpoint import CheckpointError
 from ._fit import Fit, fit
 from ._run import Augment
-from ._settings import Settings
+from ._settings import Settings, require
 
 Data = tuple[Tensor, Tensor]
 MOST_EXACT = 5000  # weights alive, whose exact curvature takes a minute or two
@@ -60,11 +60,9 @@ class Search:
 
     def __post_init__(self) -> None:
         for name in ("restarts", "first", "subset", "again"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         for name in ("nats", "exact_nats", "again_lr"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+            require(getattr(self, name) > 0, name, "positive", getattr(self, name))
 
 
 @dataclass(frozen=True)

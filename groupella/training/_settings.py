@@ -62,18 +62,18 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
-            _require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        _require(self.burn_in >= 0, "burn_in", "at least 0", self.burn_in)
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(self.burn_in >= 0, "burn_in", "at least 0", self.burn_in)
         for name in ("lr", "hyper_lr"):
-            _require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+            require(getattr(self, name) > 0, name, "positive", getattr(self, name))
         for name in ("clip", "curvature_subset", "curvature_samples", "patience"):
             value = getattr(self, name)
-            _require(value is None or value > 0, name, "positive or None", value)
+            require(value is None or value > 0, name, "positive or None", value)
         part = self.prune_from
-        _require(part is None or 0 <= part <= 1, "prune_from", "between 0 and 1, or None", part)
+        require(part is None or 0 <= part <= 1, "prune_from", "between 0 and 1, or None", part)
         for name, choices in _CHOICES.items():
             allowed = "one of " + ", ".join(map(repr, choices))
-            _require(getattr(self, name) in choices, name, allowed, getattr(self, name))
+            require(getattr(self, name) in choices, name, allowed, getattr(self, name))
 
     @property
     def learns_precisions(self) -> bool:
@@ -140,6 +140,6 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _require(holds: bool, name: str, wanted: str, value: object) -> None:
+def require(holds: bool, name: str, wanted: str, value: object) -> None:
     if not holds:
         raise ValueError(f"{name} must be {wanted}, got {value!r}")
