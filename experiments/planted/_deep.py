@@ -27,7 +27,17 @@ from groupella.evidence import Prior
 from groupella.experiments.data import Moved, load
 from groupella.groups import p4m
 from groupella.layer import ResidualPathway
-from groupella.training import Search, Settings, best_start, fit, settle
+from groupella.training import (
+    Fit,
+    Reopening,
+    Search,
+    Settings,
+    Trial,
+    best_start,
+    fit,
+    reopen,
+    settle,
+)
 
 from ._candidates import CANDIDATES
 from ._decide import decided, paths_of
@@ -50,8 +60,14 @@ STUDENT = Settings(
     prune_from=None,
 )
 BASIN = replace(STUDENT, epochs=30, lr=0.01, burn_in=2)
+WHOLE = replace(STUDENT, epochs=30, burn_in=1)
 SEARCH = Search()
-VERSION = 2  # of everything that decides on outcomes and is not named in a recipe
+SEARCHED = 1500  # so many data are enough to look for the student on
+VERSION = 3  # of everything that decides on outcomes and is not named in a recipe
+
+
+Data = tuple[Tensor, Tensor]
+Found = tuple[Fit, tuple[Trial, ...], Reopening | None]
 
 
 @dataclass(frozen=True)
@@ -80,7 +96,7 @@ class DeepCase:
     @property
     def search(self) -> Search:
         """With more data fewer epochs are as many steps, and every path is worth more."""
-        more = max(1.0, self.n / 1500)
+        more = max(1.0, self.n / SEARCHED)
         return replace(SEARCH, again=max(8, round(SEARCH.again / more)), doubt=SEARCH.doubt * more)
 
     @property
@@ -89,6 +105,7 @@ class DeepCase:
         return {
             "version": VERSION,
             "student": settings.as_dict(),
+            "whole": WHOLE.as_dict(),
             "search": asdict(self.search),
             "channels": CHANNELS,
             "classes": CLASSES,
@@ -98,26 +115,8 @@ class DeepCase:
         started = time.process_time()
         train, held_out, teacher = draw(self)
         forced = forced_accuracies(self, teacher, train, held_out)
-        if self.start == "teacher":
-            student = _student(self.seed, 0, train[0], teacher)
-            trained = fit(
-                student,
-                train,
-                settings=replace(BASIN, seed=self.seed),
-                prior=start_from(student, teacher),
-                directory=workspace / "best",
-                progress=False,
-            )
-        else:
-            settings = replace(STUDENT, seed=self.seed)
-
-            def make(start: int) -> Trunk:
-                return _student(self.seed, start, train[0], teacher)
-
-            trained = best_start(
-                make, train, settings, self.search, directory=workspace, progress=False
-            )
-        trained, trials = settle(trained, train, self.search, directory=workspace, progress=False)
+        search = self._from_teacher if self.start == "teacher" else self._from_chance
+        trained, trials, reopening = search(train, teacher, workspace)
         found = decided(trained, self.search.nats)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
@@ -135,9 +134,47 @@ class DeepCase:
                 "forced": forced,
                 "log_evidence": found.log_evidence,
                 "trials": [asdict(trial) for trial in trials],
+                "reopening": reopening and asdict(reopening),
                 "paths": paths_of(found),
             },
         )
+
+    def _from_teacher(self, train: Data, teacher: Trunk, workspace: Path) -> Found:
+        student = _student(self.seed, 0, train[0], teacher)
+        trained = fit(
+            student,
+            train,
+            settings=replace(BASIN, seed=self.seed),
+            prior=start_from(student, teacher),
+            directory=workspace / "best",
+            progress=False,
+        )
+        return *settle(trained, train, self.search, directory=workspace, progress=False), None
+
+    def _from_chance(self, train: Data, teacher: Trunk, workspace: Path) -> Found:
+        """The search on a part of the data; if there are more, reopened on all, settled again."""
+        settings = replace(STUDENT, seed=self.seed)
+        part = (train[0][:SEARCHED], train[1][:SEARCHED])
+
+        def make(start: int) -> Trunk:
+            return _student(self.seed, start, part[0], teacher)
+
+        trained = best_start(make, part, settings, SEARCH, directory=workspace, progress=False)
+        trained, trials = settle(trained, part, SEARCH, directory=workspace, progress=False)
+        if self.n <= SEARCHED:
+            return trained, trials, None
+        trained, reopening = reopen(
+            trained,
+            make(0),
+            train,
+            replace(WHOLE, seed=self.seed),
+            SEARCH,
+            directory=workspace,
+            progress=False,
+        )
+        place = workspace / "all"
+        trained, more = settle(trained, train, self.search, directory=place, progress=False)
+        return trained, trials + more, reopening
 
 
 def _student(seed: int, start: int, x: Tensor, teacher: Trunk) -> Trunk:
@@ -178,7 +215,7 @@ def moved_digits(n: int, held_out: int, seed: int) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def draw(case: DeepCase) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], Trunk]:
+def draw(case: DeepCase) -> tuple[Data, Data, Trunk]:
     """Training data, held-out data and the teacher that labels them."""
     inputs = torch.cat(moved_digits(case.n, HELD_OUT, case.seed))
     teacher = random_teacher(case.planted, CHANNELS, CLASSES, inputs, case.seed)
@@ -198,7 +235,7 @@ def next_stricter(member: str) -> tuple[str, ...]:
 
 
 def forced_accuracies(
-    case: DeepCase, teacher: Trunk, train: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]
+    case: DeepCase, teacher: Trunk, train: Data, held_out: Data
 ) -> list[dict[str, float]]:
     """For every layer, held-out accuracy with each next stricter group forced in that layer."""
     found: list[dict[str, float]] = []
@@ -223,5 +260,5 @@ def identifiable(forced: Sequence[dict[str, float]], held_out: int = HELD_OUT) -
 
 
 @torch.no_grad()
-def accuracy(network: nn.Module, data: tuple[Tensor, Tensor]) -> float:
+def accuracy(network: nn.Module, data: Data) -> float:
     return float((network(data[0]).argmax(1) == data[1]).double().mean())

@@ -64,6 +64,7 @@ def exact_evidence(
     *,
     subset: int | None = None,
     largest: int = LARGEST_GROUP,
+    smallest: float = 1e-5,
     steps: int = 20,
     seed: int = 0,
 ) -> ExactEvidence:
@@ -75,10 +76,15 @@ def exact_evidence(
         `subset` that stands for all (None: all).
     largest: groups of more weights than this stay with their Kronecker blocks, which the evidence
         must have observed.
+    smallest: eigenvalues of a datum's Λ up to this share of the largest of all data are left out.
+        Of 64 classes, whose probabilities are mostly small, 28 directions are left by default at
+        0.03 nats of 500; 0 keeps them all.
     steps: at most so many of MacKay's, from the prior's precisions; 0 keeps those.
     """
     if subset is not None and subset < 1:
         raise ValueError(f"subset must be at least 1, or None for all data; got {subset}")
+    if not 0.0 <= smallest < 1.0:
+        raise ValueError(f"smallest must be at least 0 and below 1; got {smallest}")
     network, likelihood, prior = evidence.network, evidence.likelihood, evidence.prior
     live = _live(evidence)
     joint = [g for g in live if g.size <= largest]
@@ -102,7 +108,7 @@ def exact_evidence(
     if subset is not None and subset < len(x):
         generator = torch.Generator().manual_seed(seed)
         used = x[torch.randperm(len(x), generator=generator)[:subset]]
-    h = len(x) / len(used) * _joint_curvature(network, likelihood, sizes, used)
+    h = len(x) / len(used) * _joint_curvature(network, likelihood, sizes, used, smallest)
     device = next((p.device for p in network.parameters()), x.device)
     pairs = zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
     moved = [(a.to(device), b.to(device)) for a, b in pairs]
@@ -221,7 +227,11 @@ class _Precisions:
 
 
 def _joint_curvature(
-    network: nn.Module, likelihood: Likelihood, sizes: Mapping[str, int], x: Tensor
+    network: nn.Module,
+    likelihood: Likelihood,
+    sizes: Mapping[str, int],
+    x: Tensor,
+    smallest: float = 0.0,
 ) -> Tensor:
     """H of the parameters that `sizes` names, one after the other: (weights, weights) float64."""
     weights = sum(sizes.values())
@@ -229,24 +239,53 @@ def _joint_curvature(
     if not weights:
         return h
     device = next(p.device for p in network.parameters())
-    with torch.no_grad(), evaluation(network):
-        rows_a_datum = likelihood.hessian_root(network(x[:1].to(device))).shape[2]
     # Strips of the upper triangle, of which the lower one is the image.
     starts = range(0, weights, -(-weights // STRIPS))
-    at_once = min(AT_ONCE, max(1, ROWS // (rows_a_datum * weights)))
-    for batch in torch.split(x, at_once):
-        _, columns = jacobian_columns(network, batch.to(device), sizes, likelihood.hessian_root)
+
+    with torch.no_grad(), evaluation(network):
+        squares = torch.cat(
+            [
+                _principal(likelihood.hessian_root(network(batch.to(device)).flatten(1)))
+                .square()
+                .sum(1)
+                .cpu()
+                for batch in torch.split(x, AT_ONCE)
+            ]
+        )
+    needed = (squares > smallest * squares.max()).sum(1)
+    # Data that need like numbers of rows together: the first of a batch says how many passes.
+    order = needed.argsort(descending=True, stable=True)
+    order = order[: int((needed > 0).sum())]
+    while len(order):
+        most = int(needed[order[0]])
+        chosen = order[: min(AT_ONCE, max(1, ROWS // (most * weights)))]
+        order = order[len(chosen) :]
+        batch, rank = x[chosen].to(device), needed[chosen].to(device)
+
+        def root(f: Tensor, most: int = most) -> Tensor:
+            return _principal(likelihood.hessian_root(f))[:, :, :most]
+
+        _, columns = jacobian_columns(network, batch, sizes, root)
         rows = []
-        for column in columns:
+        for number, column in enumerate(columns):
             unknown = [n for n in sizes if n not in column]
             if unknown:
                 raise ValueError(
                     f"{unknown[0]} is not the weight of a linear map that the network uses, so "
                     "its exact curvature is not known"
                 )
-            rows.append(torch.cat([column[n].reshape(len(batch), -1) for n in sizes], 1))
+            alive = int((rank > number).sum())  # the first ones: ranks fall
+            rows.append(torch.cat([column[n][:alive].reshape(alive, -1) for n in sizes], 1))
         jacobian = torch.cat(rows).cpu().double()
         for start in starts:
             strip = slice(start, start + starts.step)
             h[strip, start:] += jacobian[:, strip].T @ jacobian[:, start:]
     return h.triu() + h.triu(1).T
+
+
+def _principal(root: Tensor) -> Tensor:
+    """Orthogonal columns (N, K, R), the largest first, with the same S Sᵀ."""
+    s = root.double()
+    _, axes = torch.linalg.eigh(s.mT @ s)
+    columns: Tensor = s @ axes.flip(2)
+    return columns.to(root.dtype)

@@ -8,6 +8,9 @@
    taken out of both, and stays without it unless that costs some nats of evidence. Where the
    network is small enough this is the exact evidence: Kronecker factors overstate the cost of a
    doubtful path by tens of nats, which is what it is worth, and would take out true ones.
+3. Where there are many data, a part of them is enough for 1 and 2, and better: the evidence of a
+   path grows with the data, also of one that stands in for others. On all data the network is then
+   trained on as it was found, and with all paths again; what was shut on too few data opens.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ class Search:
     exact_nats: what a doubtful path must be worth to stay, by exact curvature on `subset` data.
     again, again_lr: epochs and learning rate of training on, with a doubtful path and without.
     most_trials: so many doubtful paths are tried, the cheapest first.
+    clear: a gain of so many nats by factored curvature is believed without the exact one.
     """
 
     restarts: int = 4
@@ -57,11 +61,12 @@ class Search:
     again: int = 20
     again_lr: float = 0.01
     most_trials: int = 6
+    clear: float = 500.0
 
     def __post_init__(self) -> None:
         for name in ("restarts", "first", "subset", "again"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("nats", "exact_nats", "again_lr"):
+        for name in ("nats", "exact_nats", "again_lr", "clear"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
 
 
@@ -79,6 +84,16 @@ class Trial:
     factored_gain: float
     is_exact: bool
     out: bool
+
+
+@dataclass(frozen=True)
+class Reopening:
+    """What the log evidence gained with all paths again, and whether they stayed; see `Trial`."""
+
+    gain: float
+    factored_gain: float
+    is_exact: bool
+    stays: bool
 
 
 def best_start(
@@ -155,6 +170,73 @@ def settle(
     return trained, tuple(trials)
 
 
+def reopen(
+    trained: Fit,
+    fresh: nn.Module,
+    data: Data,
+    settings: Settings,
+    search: Search | None = None,
+    *,
+    prior: Prior | None = None,
+    directory: str | Path | None = None,
+    progress: bool = True,
+) -> tuple[Fit, Reopening]:
+    """Train on, on more data, without the dead paths and with all of them; the better, and why.
+
+    `fresh` is a network like the trained one, whose dead paths start as they do in `fresh`, with
+    its `prior` (None: that of the network); all else is as trained. All paths stay where that gains
+    `exact_nats`. The fit that is given keeps its network as it is.
+    """
+    search = Search() if search is None else search
+    found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
+    dead = _groups(trained, _dead(found))
+    prior = Prior.from_network(fresh) if prior is None else prior
+    _take_over(trained, dead, fresh, prior)
+    place = _below(directory, "reopened")
+    if place is not None:
+        _note(place, trained, dead, [])
+    shut = _train_on(trained, dead, data, settings, _below(place, "found"), progress)
+    wide = fit(
+        fresh,
+        data,
+        copy.deepcopy(trained.likelihood),
+        settings,
+        prior=prior,
+        augment=None if trained.run is None else trained.run.augment,
+        directory=_below(place, "all"),
+        progress=progress,
+    )
+    gain, factored, is_exact = _gain(shut, wide, data, search)
+    stays = gain > search.exact_nats
+    return wide if stays else shut, Reopening(gain, factored, is_exact, stays)
+
+
+@torch.no_grad()
+def _take_over(trained: Fit, dead: Sequence[str], fresh: nn.Module, prior: Prior) -> None:
+    """Give a network what was trained, but for the groups that are dead or out."""
+    start = {n: p.clone() for n, p in fresh.named_parameters()}
+    fresh.load_state_dict(trained.network.state_dict())
+    for group in trained.prior:
+        if group.name in dead or trained.prior.is_out(group.name):
+            for name in group.parameters:
+                fresh.get_parameter(name).copy_(start[name])
+        else:
+            prior.set_precision(group.name, trained.prior.precision(group.name))
+
+
+def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, float, bool]:
+    """By how much the evidence differs, by factored curvature too, and whether it is exact."""
+    factored = after.log_evidence - before.log_evidence
+    size = max(joint_size(one.evidence) for one in (before, after))
+    if size > MOST_EXACT or abs(factored) >= search.clear:
+        return factored, factored, False
+    first, second = (
+        exact_evidence(one.evidence, data, subset=search.subset) for one in (before, after)
+    )
+    is_exact = set(first.factored) == set(second.factored)
+    return second.log_evidence - first.log_evidence, factored, is_exact
+
+
 def _try(
     trained: Fit,
     found: Selection,
@@ -177,14 +259,7 @@ def _try(
         return _train_on(trained, out, data, settings, _below(directory, name), progress)
 
     kept, without = train(dead, "with"), train(dead + mine, "without")
-    gain = factored = without.log_evidence - kept.log_evidence
-    is_exact = False
-    if joint_size(kept.evidence) <= MOST_EXACT:
-        kept_exact, without_exact = (
-            exact_evidence(one.evidence, data, subset=search.subset) for one in (kept, without)
-        )
-        gain = without_exact.log_evidence - kept_exact.log_evidence
-        is_exact = not set(mine) & set(kept_exact.factored)
+    gain, factored, is_exact = _gain(kept, without, data, search)
     out = gain > -search.exact_nats
     return Trial(*doubtful, gain, factored, is_exact, out), without if out else kept
 

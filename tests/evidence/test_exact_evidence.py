@@ -246,3 +246,45 @@ def test_what_it_cannot_do_is_said_first(make: Callable[[], nn.Module], message:
     evidence = Evidence(make(), Categorical())
     with pytest.raises(ValueError, match=message):
         exact_evidence(evidence, (torch.randn(3, 4), torch.tensor([0, 1, 1])), largest=10**6)
+
+
+def sure_of_some() -> tuple[Evidence, Tensor, Tensor]:
+    """Twenty classes; of some data the network is nearly certain, of one entirely."""
+    torch.manual_seed(2)
+    model = nn.Linear(3, 20).double()
+    x = torch.randn(30, 3, dtype=torch.float64) * torch.linspace(0, 12, 30).double()[:, None]
+    x[-1] *= 1e4
+    return Evidence(model, Categorical()), x, torch.arange(30) % 20
+
+
+def many_classes_volume(evidence: Evidence, x: Tensor) -> float:
+    """−½ log |1 + H|, from the Kronecker form x xᵀ ⊗ Λ that each datum has in a linear model."""
+    p = evidence.network(x).detach().softmax(1)
+    inputs = torch.cat([x, torch.ones(len(x), 1).double()], 1)
+    curvature = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    h = torch.einsum("nab,ni,nj->aibj", curvature, inputs, inputs).reshape(80, 80)
+    return -0.5 * float(torch.logdet(torch.eye(80).double() + h))
+
+
+def test_all_directions_of_the_outputs_count_where_none_is_left_out() -> None:
+    evidence, x, y = sure_of_some()
+    found = exact_evidence(evidence, (x, y), steps=0, smallest=0.0)
+    assert found.log_volume == pytest.approx(many_classes_volume(evidence, x), abs=1e-8)
+
+
+def test_what_is_left_out_by_default_is_small_and_never_adds() -> None:
+    evidence, x, y = sure_of_some()
+    exact = many_classes_volume(evidence, x)
+    volumes = [
+        exact_evidence(evidence, (x, y), steps=0, smallest=smallest).log_volume - exact
+        for smallest in (0.0, 1e-5, 1e-2, 0.5)
+    ]
+    assert volumes == sorted(volumes)
+    assert 0 < volumes[1] < 0.05 < volumes[2]
+
+
+@pytest.mark.parametrize("smallest", [-1e-9, 1.0, math.nan])
+def test_a_share_is_at_least_zero_and_below_one(smallest: float) -> None:
+    evidence, x, y = sure_of_some()
+    with pytest.raises(ValueError, match="smallest must be at least 0 and below 1"):
+        exact_evidence(evidence, (x, y), smallest=smallest)

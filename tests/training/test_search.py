@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from groupella.evidence import Prior
 from groupella.experiments.planted import DeepCase
 from groupella.experiments.planted import _deep as deep
 from groupella.groups import GroupSet, p4, trivial, z2
@@ -84,7 +86,8 @@ def tried(monkeypatch: pytest.MonkeyPatch, size: int) -> list[list[str]]:
         return replace(student, out=tuple(dict.fromkeys((*student.out, *without))))
 
     def exact(student: Student, *_: Any, subset: int) -> Any:
-        return SimpleNamespace(log_evidence=student.exact, factored=("layers.0/b",))
+        factored = [] if "layers.0/b" in student.out else ["layers.0/b"]
+        return SimpleNamespace(log_evidence=student.exact, factored=factored)
 
     monkeypatch.setattr(search, "_train_on", on)
     monkeypatch.setattr(search, "exact_evidence", exact)
@@ -188,3 +191,67 @@ def test_a_path_that_the_data_need_stays_and_the_given_network_too(tmp_path: Pat
     again, repeated = search.settle(trained, data, every, directory=tmp_path, progress=False)
     assert repeated == trials
     assert again.log_evidence == found.log_evidence
+
+
+def shut(needed: bool) -> tuple[search.Fit, Any, tuple[torch.Tensor, torch.Tensor]]:
+    """A layer trained without its z2 path, which all the data need or not; and a fresh network."""
+    torch.manual_seed(0)
+    groups = GroupSet(trivial(), z2(), p4())
+    space = groups.space((4, 4), 1, "trivial")
+
+    def make() -> nn.Module:
+        return nn.Sequential(ResidualPathway(space, space, groups), nn.Flatten())
+
+    x = torch.randn(200, 1, 4, 4)
+    truth = x - 0.5 * x.roll(1, dims=3) if needed else 2 * x
+    data = (x, truth.flatten(1) + 0.1 * torch.randn(200, 16))
+    network = make()
+    prior = Prior.from_network(network)
+    prior.take_out(network, [g.name for g in prior.of_path("0", "z2")])
+    part = (data[0][:50], data[1][:50])
+    trained = fit(network, part, Gaussian(), epochs=30, lr=0.02, prior=prior, progress=False)
+    return trained, make(), data
+
+
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_path_that_was_shut_opens_where_all_data_need_it(tmp_path: Path, needed: bool) -> None:
+    trained, fresh, data = shut(needed)
+    before = {n: w.clone() for n, w in trained.network.state_dict().items()}
+    settings = Settings(epochs=60, lr=0.02)
+    fresh_too = copy.deepcopy(fresh)
+    found, why = search.reopen(trained, fresh, data, settings, directory=tmp_path, progress=False)
+    assert why.stays == needed
+    assert (why.gain > 100) == needed
+    assert found.selection().verdicts == {"0": "z2" if needed else "p4"}
+    assert all(found.prior.is_out(g.name) for g in found.prior.of_path("0", "z2")) != needed
+    for name, weight in trained.network.state_dict().items():
+        assert torch.equal(weight, before[name])
+    again, reason = search.reopen(
+        trained, fresh_too, data, settings, directory=tmp_path, progress=False
+    )
+    assert reason == why
+    assert again.log_evidence == found.log_evidence
+
+
+def test_what_was_trained_is_taken_over_and_what_is_dead_starts_anew() -> None:
+    trained, fresh, _ = shut(needed=False)
+    start = {n: p.detach().clone() for n, p in fresh.named_parameters()}
+    prior = Prior.from_network(fresh)
+    initial = prior.precision("0/z2")
+    search._take_over(trained, ["0/trivial"], fresh, prior)
+    of_path = {path: prior.of_path("0", path) for path in ("trivial", "z2", "p4")}
+    for path, groups in of_path.items():
+        for name in (n for g in groups for n in g.parameters):
+            old, new = trained.network.get_parameter(name), start[name]
+            assert not torch.equal(old, new)
+            assert torch.equal(fresh.get_parameter(name), old if path == "p4" else new)
+    assert prior.precision("0/p4") == pytest.approx(trained.prior.precision("0/p4"))
+    assert prior.precision("0/z2") == initial
+    assert not prior.is_out("0/z2")
+
+
+def test_a_clear_gain_needs_no_exact_curvature(tried: list[list[str]]) -> None:
+    sure = search.Search(clear=29.0)
+    _, trials = search.settle(Student(), DATA, sure)  # type: ignore[arg-type]
+    assert [(t.gain, t.is_exact, t.out) for t in trials] == [(30.0, False, True)] * 2
+    assert len(tried) == 4
