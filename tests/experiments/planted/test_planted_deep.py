@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from groupella.experiments.planted._trunk import GentleFC, Trunk
 from groupella.layer import ResidualPathway
 from groupella.likelihoods import Gaussian
 from groupella.testing import assert_equivariant
+from groupella.training import Search
 
 PLANT = ("p4m", "p4", "trivial")
 
@@ -114,3 +116,29 @@ def test_deep_and_label_cases_run_to_an_outcome(
     outcome = LabelCase("p4", n=100).run(tmp_path / "data")
     assert len(outcome.verdicts) == 1
     assert (tmp_path / "data" / "last.safetensors").exists()
+
+
+def test_with_more_data_than_are_searched_all_paths_are_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(deep.STUDENT, epochs=2, burn_in=1, curvature_subset=50)
+    few = Search(restarts=1, first=1, again=1, most_trials=1)
+    for name, value in {"STUDENT": short, "WHOLE": short, "SEARCH": few, "SEARCHED": 60}.items():
+        monkeypatch.setattr(deep, name, value)
+    monkeypatch.setattr(deep, "FORCED", replace(deep.FORCED, epochs=1))
+    seen: list[tuple[str, int]] = []
+
+    def spied(name: str, place: int) -> Any:
+        true = getattr(deep, name)
+
+        def spy(*arguments: Any, **rest: Any) -> Any:
+            seen.append((name, len(arguments[place][0])))
+            return true(*arguments, **rest)
+
+        return spy
+
+    for name, place in {"best_start": 1, "settle": 1, "reopen": 2}.items():
+        monkeypatch.setattr(deep, name, spied(name, place))
+    reopening = DeepCase(PLANT, n=100).run(tmp_path).details["reopening"]
+    assert seen == [("best_start", 60), ("settle", 60), ("reopen", 100), ("settle", 100)]
+    assert reopening["stays"] == (reopening["gain"] > few.exact_nats)
