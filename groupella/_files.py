@@ -1,9 +1,18 @@
-"""Small files, written so that a reader finds the old content or the new, never half of it."""
+"""Small files, written so that a reader finds the old content or the new, never half of it; and
+directories in which one process at a time works."""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_text(path: str | Path, text: str) -> Path:
@@ -17,3 +26,46 @@ def write_text(path: str | Path, text: str) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+class InUseError(OSError):
+    """A directory in which another process works."""
+
+
+@contextmanager
+def alone(directory: str | Path, patience: float = 10.0) -> Iterator[None]:
+    """Work in a directory, which is made where it is missing, while no other process does.
+
+    One that ends at once (it was just asked to stop) is waited for. The system forgets the claim
+    when this process ends, in whatever way; nothing is written. Where directories cannot be
+    claimed (Windows, some network file systems) there is no such protection.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        end = time.monotonic() + patience
+        while not _claim(handle):
+            if time.monotonic() > end:
+                raise InUseError(
+                    f"{directory} is in use by another process; wait until it has ended, or choose "
+                    "another directory"
+                )
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _claim(handle: int) -> bool:
+    """Whether the directory is ours, or cannot be anybody's."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,5 +1,7 @@
 """Training: MAP weights and learned precisions, checkpoints, several processes."""
 
+from groupella._files import InUseError as InUseError
+
 from ._checkpoint import Checkpoint as Checkpoint
 from ._checkpoint import CheckpointError as CheckpointError
 from ._checkpoint import load_checkpoint as load_checkpoint

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from groupella._files import alone
 from groupella.evidence import Evidence, Prior, Selection, selection
 from groupella.likelihoods import Categorical, Likelihood
 
@@ -125,7 +126,8 @@ def fit(
     settings: see `Settings`; further keyword arguments replace single fields of it.
     augment: called with a training batch x and a generator; never used for evidence or validation.
     directory: where checkpoints (`last.safetensors`, `best.safetensors`) and `history.json` go. A
-        run found there is resumed, with `resume=False` refused. Without one nothing is written.
+        run found there is resumed, with `resume=False` refused, one that another process is at
+        work on refused with `InUseError`. Without a directory nothing is written.
     on_epoch: called with each epoch's record and the evidence; returning True stops training.
     time_limit: seconds of this call after which training stops as by a signal. It is no setting:
         the schedule still runs over all epochs, and however often a run is stopped and resumed, it
@@ -155,6 +157,8 @@ def fit(
         stack.enter_context(seeded(chosen.seed))
         interruption = stack.enter_context(Interruption(time_limit))
         run = Run(evidence, examples, held_out, chosen, augment, processes, interruption)
+        if place is not None and processes.is_main:
+            stack.enter_context(alone(place))
         _begin(run, place, resume)
         display: Display = Silent()
         if progress and processes.is_main:
