@@ -31,7 +31,7 @@ from ._interruption import Interruption
 from ._progress import Bar, Display, Silent, TensorBoard
 from ._randomness import seeded
 from ._resume import restore, state_of
-from ._run import Augment, Run
+from ._run import Augment, Run, StoppingError
 from ._settings import Settings
 
 LAST = "last.safetensors"
@@ -135,7 +135,7 @@ def fit(
 
     `best` is the checkpoint with the highest evidence; for `method="map"`, the lowest validation
     NLL, or the lowest objective without validation data. SIGINT and SIGTERM stop after the present
-    step with a checkpoint and raise `Interrupted`. In several processes (`torchrun`, with
+    batch with a checkpoint and raise `Interrupted`. In several processes (`torchrun`, with
     torch.distributed initialised) each batch is shared among them.
     """
     chosen = replace(settings or Settings(), **changes)
@@ -170,9 +170,12 @@ def fit(
         stack.enter_context(display)
         network.train()
         stack.callback(network.train, was_training)
-        _train(run, place, display, board, on_epoch)
-        if chosen.learns_precisions:
-            run.collect(chosen.epochs)
+        try:
+            _train(run, place, display, board, on_epoch)
+            if chosen.learns_precisions:
+                run.collect(chosen.epochs, stoppable=True)
+        except StoppingError:
+            _stop(run, place)
     return Fit(
         network,
         evidence,

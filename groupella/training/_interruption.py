@@ -1,6 +1,6 @@
-"""SIGINT, SIGTERM and the end of the given time, as a flag that training looks at between steps.
+"""SIGINT, SIGTERM and the end of the given time, as a flag that training looks at between batches.
 
-The loop finishes its step, saves, and only then stops, so an interruption never leaves a
+The loop finishes its batch, saves, and only then stops, so an interruption never leaves a
 half-written state. A second signal acts as it did before (Ctrl-C twice stops at once).
 """
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,8 @@ from ._randomness import (
     derived_seed,
     epoch_order,
     generator,
+    global_states,
+    set_global_states,
 )
 from ._settings import Settings
 from ._weights import WeightStep
@@ -49,6 +52,10 @@ class Counters:
     best: float | None = None
     waiting: int = 0
     stopped: bool = False
+
+
+class StoppingError(Exception):
+    """Training is asked to stop while it measures."""
 
 
 class Run:
@@ -124,17 +131,32 @@ class Run:
         counters.seen = 0
         return record
 
-    def collect(self, epoch: int, gradient: bool = False) -> None:
-        """Curvature on the epoch's subset and fit on all data, over all processes."""
+    def collect(self, epoch: int, gradient: bool = False, stoppable: bool = False) -> None:
+        """Curvature on the epoch's subset and fit on all data, over all processes.
+
+        Nothing is changed before the end, so that `StoppingError` between two batches, after a
+        signal, loses nothing. There is none in several processes, which must agree on what they do,
+        and none at the end of a time limit, so that the shortest one gets on.
+        """
         settings, processes = self.settings, self.processes
         n = self.examples.n
         subset = curvature_subset(settings.seed, epoch, n, settings.curvature_subset)
         samples = settings.curvature_samples
         mode = exact() if samples is None else mc(samples, derived_seed(settings.seed, "mc", epoch))
+
+        before = global_states()
+
+        def batches(indices: Tensor) -> Iterator[Any]:
+            for batch in self.examples.batches(processes.share(indices), settings.curvature_batch):
+                if stoppable and processes.world == 1 and self.interruption.signal is not None:
+                    set_global_states(*before)
+                    raise StoppingError
+                yield batch
+
         blocks = curvature(
             self.network,
             self.evidence.likelihood,
-            self.examples.batches(processes.share(subset), settings.curvature_batch),
+            batches(subset),
             mode=mode,
             approximation=settings.approximation,
             ignore=self.evidence.uncovered,
@@ -143,7 +165,7 @@ class Run:
         fit = data_fit(
             self.network,
             self.evidence.likelihood,
-            self.examples.batches(processes.share(torch.arange(n)), settings.curvature_batch),
+            batches(torch.arange(n)),
             gradient=gradient,
         )
         self.evidence.observe(_representing(blocks, n), self._total_fit(fit))
@@ -183,7 +205,7 @@ class Run:
         rate = learning_rate(settings.hyper_schedule, settings.hyper_lr, epoch, settings.epochs)
         assert settings.method != "map"
         with _passing_on_warnings() as caught:
-            self.collect(epoch, gradient=settings.method == "linearised")
+            self.collect(epoch, gradient=settings.method == "linearised", stoppable=True)
             self.evidence.step(settings.method, settings.hyper_steps, rate)
             if self.network_hyper is not None:
                 self._network_hyper_step(rate)

@@ -97,6 +97,29 @@ def test_a_signal_in_mid_epoch_saves_and_resumes_bit_for_bit(
     assert_same(train(tmp_path, Signalling(), settings), whole)
 
 
+@pytest.mark.parametrize("method", ["fixed_point", "linearised"])
+@pytest.mark.parametrize("at", [5, 25, 70], ids=["at once", "in the curvature", "in the fit"])
+def test_a_signal_while_the_evidence_is_measured_stops_after_the_batch(
+    tmp_path: Path, method: Any, at: int
+) -> None:
+    settings = replace(SETTINGS, method=method, curvature_batch=10)
+    whole = train(None, Signalling(), settings)
+    data = Signalling(2 + 2 * 50 + 80 + at)
+    with pytest.raises(Interrupted, match="epoch 1, step 4"):
+        train(tmp_path, data, settings)
+    assert data.at is not None
+    assert data.count - data.at < 10
+    assert_same(train(tmp_path, Signalling(), settings), whole)
+
+
+def test_a_signal_in_the_last_measurement_saves_what_was_trained(tmp_path: Path) -> None:
+    whole = train(None, Signalling())
+    data = Signalling(2 + 5 * (50 + 80) + 10)
+    with pytest.raises(Interrupted, match="epoch 5, step 0"):
+        train(tmp_path, data)
+    assert_same(train(tmp_path, Signalling()), whole)
+
+
 def test_a_run_in_pieces_of_limited_time_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole = train(None, Signalling())
     for _ in range(5 * 4):
