@@ -19,19 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
-
-from groupella.likelihoods import Likelihood
+from torch import Tensor
 
 from ._evidence import Evidence
-from ._fit_of_data import data_fit, evaluation
-from ._jacobians import jacobian_columns
+from ._fit_of_data import data_fit
+from ._joint_curvature import AT_ONCE, joint_curvature
 from ._prior import PriorGroup
 from ._spectrum import NonFiniteError
 
-ROWS = 2**24  # numbers of a Jacobian held at once
-AT_ONCE = 256  # data
-STRIPS = 4
 LARGEST_GROUP = 2048
 MOST_JOINT_WEIGHTS = 20_000  # four matrices of 3.2 GB
 SETTLED = 1e-2  # nats
@@ -85,64 +80,27 @@ def exact_evidence(
         raise ValueError(f"subset must be at least 1, or None for all data; got {subset}")
     if not 0.0 <= smallest < 1.0:
         raise ValueError(f"smallest must be at least 0 and below 1; got {smallest}")
-    network, likelihood, prior = evidence.network, evidence.likelihood, evidence.prior
-    live = _live(evidence)
-    joint = [g for g in live if g.size <= largest]
-    factored = [g for g in live if g.size > largest]
-    if factored and not evidence.is_observed:
-        raise RuntimeError(
-            f"{factored[0].name} has {factored[0].size} weights, more than largest={largest}, and "
-            "its factored curvature is not known: call evidence.collect(data) first"
-        )
-    trained = {n: p for n, p in network.named_parameters() if p.requires_grad}
-    sizes = {n: trained[n].numel() for g in joint for n in g.parameters if n in trained}
-    weights = sum(sizes.values())
-    if weights > MOST_JOINT_WEIGHTS:
-        raise ValueError(
-            f"the exact curvature of {weights} weights together would take "
-            f"{4 * 8 * weights**2 / 1e9:.0f} GB; choose `largest` so that at most "
-            f"{MOST_JOINT_WEIGHTS} are left"
-        )
+    groups = _groups(evidence, largest)
     x, y = data
     used = x
     if subset is not None and subset < len(x):
         generator = torch.Generator().manual_seed(seed)
         used = x[torch.randperm(len(x), generator=generator)[:subset]]
-    h = len(x) / len(used) * _joint_curvature(network, likelihood, sizes, used, smallest)
+    network, likelihood = evidence.network, evidence.likelihood
+    h = joint_curvature(network, likelihood, groups.sizes, used, smallest)
+    problem = _problem(evidence, groups, len(x) / len(used) * h)
+    found = problem.best(evidence.prior.log_precision.detach().cpu()[groups.places], steps)
     device = next((p.device for p in network.parameters()), x.device)
     pairs = zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
     moved = [(a.to(device), b.to(device)) for a, b in pairs]
-    fitted = data_fit(network, likelihood, moved).log_likelihood(likelihood)
-
-    names = [g.name for g in live]
-    places = [prior.index(n) for n in names]
-    norms = [
-        sum(
-            float(trained[n].detach().double().square().sum()) for n in g.parameters if n in trained
-        )
-        for g in live
-    ]
-    owners = {n: live.index(g) for g in joint for n in g.parameters}
-    owner = [owners[n] for n, size in sizes.items() for _ in range(size)]
-    problem = _Precisions(
-        h=h,
-        owner=torch.tensor(owner, dtype=torch.long),
-        spectrum={
-            live.index(g): evidence.spectrum.eigenvalues[prior.index(g.name)].cpu()
-            for g in factored
-        },
-        norms=torch.tensor(norms, dtype=torch.float64),
-        learned=prior.learned.cpu()[places],
-        bounds=prior.bounds,
-    )
-    found = problem.best(prior.log_precision.detach().cpu()[places], steps)
+    names = [g.name for g in groups.live]
     return ExactEvidence(
-        log_likelihood=fitted,
+        log_likelihood=data_fit(network, likelihood, moved).log_likelihood(likelihood),
         penalty=0.5 * float((found.log_precision.exp() * problem.norms).sum()),
         log_volume=found.volume,
         precisions=dict(zip(names, found.log_precision.exp().tolist(), strict=True)),
         effective_parameters=dict(zip(names, found.gammas.tolist(), strict=True)),
-        factored=tuple(g.name for g in factored),
+        factored=tuple(groups.live[i].name for i in groups.factored),
         converged=found.left < SETTLED,
     )
 
@@ -162,6 +120,63 @@ def _live(evidence: Evidence) -> list[PriorGroup]:
         if size:
             found.append(replace(group, size=size))
     return found
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The groups that are not constant, and their `places` in the prior; which of them stay
+    factored; and, parameter by parameter, the number of weights that are taken together."""
+
+    live: list[PriorGroup]
+    places: list[int]
+    factored: list[int]
+    sizes: dict[str, int]
+
+
+def _groups(evidence: Evidence, largest: int) -> _Groups:
+    live = _live(evidence)
+    factored = [i for i, g in enumerate(live) if g.size > largest]
+    if factored and not evidence.is_observed:
+        first = live[factored[0]]
+        raise RuntimeError(
+            f"{first.name} has {first.size} weights, more than largest={largest}, and "
+            "its factored curvature is not known: call evidence.collect(data) first"
+        )
+    trained = _trained(evidence)
+    joint = [g for g in live if g.size <= largest]
+    sizes = {n: trained[n].numel() for g in joint for n in g.parameters if n in trained}
+    weights = sum(sizes.values())
+    if weights > MOST_JOINT_WEIGHTS:
+        raise ValueError(
+            f"the exact curvature of {weights} weights together would take "
+            f"{4 * 8 * weights**2 / 1e9:.0f} GB; choose `largest` so that at most "
+            f"{MOST_JOINT_WEIGHTS} are left"
+        )
+    return _Groups(live, [evidence.prior.index(g.name) for g in live], factored, sizes)
+
+
+def _trained(evidence: Evidence) -> dict[str, Tensor]:
+    return {n: p.detach() for n, p in evidence.network.named_parameters() if p.requires_grad}
+
+
+def _problem(evidence: Evidence, groups: _Groups, h: Tensor) -> _Precisions:
+    prior, trained = evidence.prior, _trained(evidence)
+    norms = [
+        sum(float(trained[n].double().square().sum()) for n in g.parameters if n in trained)
+        for g in groups.live
+    ]
+    owners = {n: i for i, g in enumerate(groups.live) for n in g.parameters}
+    owner = [owners[n] for n, size in groups.sizes.items() for _ in range(size)]
+    return _Precisions(
+        h=h,
+        owner=torch.tensor(owner, dtype=torch.long),
+        spectrum={
+            i: evidence.spectrum.eigenvalues[groups.places[i]].cpu() for i in groups.factored
+        },
+        norms=torch.tensor(norms, dtype=torch.float64),
+        learned=prior.learned.cpu()[groups.places],
+        bounds=prior.bounds,
+    )
 
 
 @dataclass(frozen=True)
@@ -224,68 +239,3 @@ class _Precisions:
             volume -= 0.5 * float(torch.log1p(values / delta).sum())
             gammas[i] = (values / (values + delta)).sum()
         return volume, gammas
-
-
-def _joint_curvature(
-    network: nn.Module,
-    likelihood: Likelihood,
-    sizes: Mapping[str, int],
-    x: Tensor,
-    smallest: float = 0.0,
-) -> Tensor:
-    """H of the parameters that `sizes` names, one after the other: (weights, weights) float64."""
-    weights = sum(sizes.values())
-    h = torch.zeros(weights, weights, dtype=torch.float64)
-    if not weights:
-        return h
-    device = next(p.device for p in network.parameters())
-    # Strips of the upper triangle, of which the lower one is the image.
-    starts = range(0, weights, -(-weights // STRIPS))
-
-    with torch.no_grad(), evaluation(network):
-        squares = torch.cat(
-            [
-                _principal(likelihood.hessian_root(network(batch.to(device)).flatten(1)))
-                .square()
-                .sum(1)
-                .cpu()
-                for batch in torch.split(x, AT_ONCE)
-            ]
-        )
-    needed = (squares > smallest * squares.max()).sum(1)
-    # Data that need like numbers of rows together: the first of a batch says how many passes.
-    order = needed.argsort(descending=True, stable=True)
-    order = order[: int((needed > 0).sum())]
-    while len(order):
-        most = int(needed[order[0]])
-        chosen = order[: min(AT_ONCE, max(1, ROWS // (most * weights)))]
-        order = order[len(chosen) :]
-        batch, rank = x[chosen].to(device), needed[chosen].to(device)
-
-        def root(f: Tensor, most: int = most) -> Tensor:
-            return _principal(likelihood.hessian_root(f))[:, :, :most]
-
-        _, columns = jacobian_columns(network, batch, sizes, root)
-        rows = []
-        for number, column in enumerate(columns):
-            unknown = [n for n in sizes if n not in column]
-            if unknown:
-                raise ValueError(
-                    f"{unknown[0]} is not the weight of a linear map that the network uses, so "
-                    "its exact curvature is not known"
-                )
-            alive = int((rank > number).sum())  # the first ones: ranks fall
-            rows.append(torch.cat([column[n][:alive].reshape(alive, -1) for n in sizes], 1))
-        jacobian = torch.cat(rows).cpu().double()
-        for start in starts:
-            strip = slice(start, start + starts.step)
-            h[strip, start:] += jacobian[:, strip].T @ jacobian[:, start:]
-    return h.triu() + h.triu(1).T
-
-
-def _principal(root: Tensor) -> Tensor:
-    """Orthogonal columns (N, K, R), the largest first, with the same S Sᵀ."""
-    s = root.double()
-    _, axes = torch.linalg.eigh(s.mT @ s)
-    columns: Tensor = s @ axes.flip(2)
-    return columns.to(root.dtype)

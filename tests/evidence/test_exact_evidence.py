@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
-from groupella.evidence import Evidence, Prior, exact_evidence
+from groupella.evidence import Evidence, NonFiniteError, Prior, exact_evidence
 from groupella.groups import GroupSet, flips, p4, z2
 from groupella.layer import ResidualPathway
 from groupella.likelihoods import Categorical, Gaussian
@@ -288,3 +288,10 @@ def test_a_share_is_at_least_zero_and_below_one(smallest: float) -> None:
     evidence, x, y = sure_of_some()
     with pytest.raises(ValueError, match="smallest must be at least 0 and below 1"):
         exact_evidence(evidence, (x, y), smallest=smallest)
+
+
+def test_outputs_that_overflow_are_named() -> None:
+    evidence, x, y = sure_of_some()
+    x[3] = math.inf
+    with pytest.raises(NonFiniteError, match="outputs of the network"):
+        exact_evidence(evidence, (x, y))

@@ -1,0 +1,93 @@
+"""The Gauss–Newton matrix of several weights together, H = Σ_n J_nᵀ Λ_n J_n.
+
+With Λ_n = S_n S_nᵀ in orthogonal columns, H is the Gram matrix of the rows (S_n)_rᵀ J_n. Where a
+network is certain of a datum, most columns of S_n are next to nothing: with many classes, half of
+the rows make up all of H but a hundred-thousandth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from groupella.likelihoods import Likelihood
+
+from ._fit_of_data import evaluation
+from ._jacobians import jacobian_columns
+from ._spectrum import NonFiniteError
+
+ROWS = 2**24  # numbers of a Jacobian held at once
+AT_ONCE = 256  # data
+STRIPS = 4
+
+
+def joint_curvature(
+    network: nn.Module,
+    likelihood: Likelihood,
+    sizes: Mapping[str, int],
+    x: Tensor,
+    smallest: float = 0.0,
+) -> Tensor:
+    """H of the parameters that `sizes` names, one after the other: (weights, weights) float64."""
+    weights = sum(sizes.values())
+    h = torch.zeros(weights, weights, dtype=torch.float64)
+    if not weights:
+        return h
+    device = next(p.device for p in network.parameters())
+    # Strips of the upper triangle, of which the lower one is the image.
+    starts = range(0, weights, -(-weights // STRIPS))
+    needed = _ranks(network, likelihood, x, smallest, device)
+    # Data that need like numbers of rows together: the first of a batch says how many passes.
+    order = needed.argsort(descending=True, stable=True)
+    order = order[: int((needed > 0).sum())]
+    while len(order):
+        most = int(needed[order[0]])
+        chosen = order[: min(AT_ONCE, max(1, ROWS // (most * weights)))]
+        order = order[len(chosen) :]
+        batch, rank = x[chosen].to(device), needed[chosen].to(device)
+
+        def root(f: Tensor, most: int = most) -> Tensor:
+            return _principal(likelihood.hessian_root(f))[:, :, :most]
+
+        _, columns = jacobian_columns(network, batch, sizes, root)
+        rows = []
+        for number, column in enumerate(columns):
+            unknown = [n for n in sizes if n not in column]
+            if unknown:
+                raise ValueError(
+                    f"{unknown[0]} is not the weight of a linear map that the network uses, so "
+                    "its exact curvature is not known"
+                )
+            alive = int((rank > number).sum())  # the first ones: ranks fall
+            rows.append(torch.cat([column[n][:alive].reshape(alive, -1) for n in sizes], 1))
+        jacobian = torch.cat(rows).cpu().double()
+        for start in starts:
+            strip = slice(start, start + starts.step)
+            h[strip, start:] += jacobian[:, strip].T @ jacobian[:, start:]
+    return h.triu() + h.triu(1).T
+
+
+@torch.no_grad()
+def _ranks(
+    network: nn.Module, likelihood: Likelihood, x: Tensor, smallest: float, device: torch.device
+) -> Tensor:
+    """For every datum, the number of columns of S whose square is more than `smallest` of all."""
+    squares = []
+    with evaluation(network):
+        for batch in torch.split(x, AT_ONCE):
+            root = likelihood.hessian_root(network(batch.to(device)).flatten(1))
+            if not bool(torch.isfinite(root).all()):
+                raise NonFiniteError("the outputs of the network, or their curvature, overflow")
+            squares.append(_principal(root).square().sum(1).cpu())
+    found = torch.cat(squares)
+    return (found > smallest * found.max()).sum(1)
+
+
+def _principal(root: Tensor) -> Tensor:
+    """Orthogonal columns (N, K, R), the largest first, with the same S Sᵀ."""
+    s = root.double()
+    _, axes = torch.linalg.eigh(s.mT @ s)
+    columns: Tensor = s @ axes.flip(2)
+    return columns.to(root.dtype)
