@@ -196,16 +196,7 @@ def reopen(
     if place is not None:
         _note(place, trained, dead, [])
     shut = _train_on(trained, dead, data, settings, _below(place, "found"), progress)
-    wide = fit(
-        fresh,
-        data,
-        copy.deepcopy(trained.likelihood),
-        settings,
-        prior=prior,
-        augment=None if trained.run is None else trained.run.augment,
-        directory=_below(place, "all"),
-        progress=progress,
-    )
+    wide = _fit_as(trained, fresh, prior, data, settings, _below(place, "all"), progress)
     gain, factored, is_exact = _gain(shut, wide, data, search)
     stays = gain > search.exact_nats
     return wide if stays else shut, Reopening(gain, factored, is_exact, stays)
@@ -329,6 +320,19 @@ def _train_on(
     assert isinstance(prior, Prior)
     if without:
         prior.take_out(network, without)
+    return _fit_as(trained, network, prior, data, settings, directory, progress)
+
+
+def _fit_as(
+    trained: Fit,
+    network: nn.Module,
+    prior: Prior,
+    data: Data,
+    settings: Settings,
+    directory: Path | None,
+    progress: bool,
+) -> Fit:
+    """Train with the likelihood and the augmentation of another fit."""
     return fit(
         network,
         data,
