@@ -30,7 +30,8 @@ Examples:
 
 Ctrl-C saves; the same command goes on from there. A finished run is not run again.
 """
-LESS = "Give a smaller --size, or leave out one of two groups without shifts"
+LEAVE_OUT = "leave out one of two groups without shifts"
+LESS = f"Give a smaller --size, or {LEAVE_OUT}"
 WIDE = 130
 
 
@@ -134,7 +135,7 @@ def select(
 select.__doc__ = EXAMPLES
 
 
-def check_memory(job: Any, data_dir: str | None) -> None:
+def check_memory(job: Any, data_dir: str | None, advice: str = LESS) -> None:
     """Refuse groups whose bases this machine cannot hold; data are looked at only in doubt."""
     from groupella.experiments._memory import largest_need, memory_of_machine
 
@@ -147,7 +148,7 @@ def check_memory(job: Any, data_dir: str | None) -> None:
         size, machine = (f"{b / 2**30:.0f} GiB" for b in (need.bytes, there))
         raise ArgumentError(
             f"on {'×'.join(map(str, lattice))} images the maps that obey {need.group} and not "
-            f"{' or '.join(need.larger)} take {size}, and this machine has {machine}. {LESS}"
+            f"{' or '.join(need.larger)} take {size}, and this machine has {machine}. {advice}"
         )
 
 

@@ -13,7 +13,7 @@ import typer
 
 from groupella.cli._arguments import ArgumentError, complete_groups, group_set
 
-from .select import saving
+from .select import LEAVE_OUT, check_memory, saving
 
 if TYPE_CHECKING:
     from groupella.experiments._engines import Engine
@@ -100,6 +100,9 @@ def sweep(
         rows.append(Row(f"{name} {model or groups} seed {seed}", job))
     folder = None if data_dir is None else str(data_dir)
     try:
+        if engine == "local":
+            for of_data in {r.job.data: r.job for r in rows}.values():
+                check_memory(of_data, folder, LEAVE_OUT.capitalize())
         with saving(out):
             done = perform(
                 rows,

@@ -48,6 +48,21 @@ def test_select_refuses_what_the_machine_cannot_hold(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_sweep_refuses_it_too_before_its_first_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "memory_of_machine", lambda: 8 * 2**30)
+    place = tmp_path / "sweep"
+    arguments = ["sweep", "--data", "digits", "--groups", "c4,d4", "--out", str(place)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.output == (
+        "groupella sweep: on 8×8 images the maps that obey c4 and not d4 take 64 GiB, and this "
+        "machine has 8 GiB. Leave out one of two groups without shifts\n"
+    )
+    assert not place.exists()
+
+
 @pytest.mark.parametrize(
     "error",
     [MemoryError("Unable to allocate 9 GiB"), RuntimeError("can't allocate memory: 9 GiB")],
