@@ -71,7 +71,7 @@ def run(
     """Do the job, or what is left of it, and write its directory."""
     from groupella.evidence import Prior
     from groupella.reporting import layer_errors
-    from groupella.training import CheckpointError, fit
+    from groupella.training import CheckpointError, InUseError, fit
 
     directory = Path(directory)
     if finished(directory, job):
@@ -93,7 +93,7 @@ def run(
             progress=progress,
             on_epoch=None if on_epoch is None else lambda record, _: on_epoch(record),
         )
-    except CheckpointError as error:
+    except (CheckpointError, InUseError) as error:
         raise RunError(str(error)) from error
     content = describe(job, data, result, before)
     write(directory, content)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -37,8 +37,9 @@ def alone(directory: str | Path, patience: float = 10.0) -> Iterator[None]:
     """Work in a directory, which is made where it is missing, while no other process does.
 
     One that ends at once (it was just asked to stop) is waited for. The system forgets the claim
-    when this process ends, in whatever way; nothing is written. Where directories cannot be
-    claimed (Windows, some network file systems) there is no such protection.
+    when this process, and all that it has forked meanwhile, have ended, in whatever way; nothing is
+    written. Where directories cannot be claimed (Windows, some network file systems) there is no
+    such protection.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -51,11 +52,14 @@ def alone(directory: str | Path, patience: float = 10.0) -> Iterator[None]:
         while not _claim(handle):
             if time.monotonic() > end:
                 raise InUseError(
-                    f"{directory} is in use by another process; wait until it has ended, or choose "
-                    "another directory"
+                    f"{directory} is in use, by another process or by another training in this "
+                    "one; wait until it has ended, or choose another directory"
                 )
             time.sleep(0.05)
-        yield
+        try:
+            yield
+        finally:
+            _release(handle)
     finally:
         os.close(handle)
 
@@ -69,3 +73,9 @@ def _claim(handle: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def _release(handle: int) -> None:
+    """Also for processes forked meanwhile, which hold the handle too."""
+    with suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_UN)

@@ -17,8 +17,8 @@ def planted(
     preset: Annotated[
         str,
         typer.Option(
-            help="quick (minutes), full (hours), basin (deep, from the teacher), fresh (deep, "
-            "another seed)."
+            help="quick (minutes), full (hours), basin (deep, from the teacher), small (deep, "
+            "three seeds), fresh (the last of them)."
         ),
     ] = "quick",
     part: Annotated[

@@ -105,6 +105,7 @@ class DeepCase:
         return {
             "version": VERSION,
             "student": settings.as_dict(),
+            "part": {"n": SEARCHED, "search": asdict(SEARCH)},
             "whole": WHOLE.as_dict(),
             "search": asdict(self.search),
             "channels": CHANNELS,

@@ -77,7 +77,8 @@ class LabelCase:
             torch.manual_seed(1000 + self.seed)
             student = InvariantTrunk(CHANNELS, classes, SIDE)
         settings = replace(STUDENT, seed=self.seed)
-        trained = fit(student, train, settings=settings, directory=workspace, progress=False)
+        place = workspace / "student"
+        trained = fit(student, train, settings=settings, directory=place, progress=False)
         found = decided(trained)
         return Outcome(
             part="data",

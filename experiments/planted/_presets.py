@@ -56,6 +56,11 @@ def basin() -> list[Case]:
     return [DeepCase(plant, start="teacher") for plant in PLANTS]
 
 
+def small() -> list[Case]:
+    """The deep cases of `quick` on three seeds."""
+    return [DeepCase(plant, seed=seed) for plant in PLANTS for seed in range(3)]
+
+
 def fresh() -> list[Case]:
     """The deep cases of `quick` on a seed that no choice was made on."""
     return [DeepCase(plant, seed=2) for plant in PLANTS]
@@ -65,6 +70,7 @@ PRESETS: dict[str, Callable[[], list[Case]]] = {
     "quick": quick,
     "full": full,
     "basin": basin,
+    "small": small,
     "fresh": fresh,
 }
 

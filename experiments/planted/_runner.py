@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from groupella._files import write_text
+from groupella._files import InUseError, alone, write_text
 from groupella.experiments._engines import here, processes
 from groupella.experiments._runs import RunError
 
@@ -77,6 +77,8 @@ class Batch:
             if saved(self.directory, case.key, case.recipe) is None:
                 try:
                     run_case(case, self.directory)
+                except InUseError as error:
+                    raise RunError(str(error)) from error
                 except Exception as error:
                     story = traceback.format_exc()[-4000:]
                     raise RunError(f"{case.key} failed: {error}\n{story}") from error
@@ -93,15 +95,28 @@ def batches(cases: Sequence[Case], directory: Path, jobs: int) -> list[Batch]:
 def run_case(case: Case, directory: Path) -> Outcome:
     """Run one case and keep its outcome. What another recipe left in its workspace is removed."""
     workspace = directory / case.key
-    if not case.is_short:
+    if case.is_short:
+        outcome = case.run(workspace)
+        save(directory, outcome, case.recipe)
+        return outcome
+    with alone(workspace):
         note = workspace / "recipe.json"
         recipe = json.dumps(case.recipe, indent=1, sort_keys=True) + "\n"
-        if workspace.exists() and (not note.exists() or note.read_text(encoding="utf-8") != recipe):
-            shutil.rmtree(workspace)
+        if not note.exists() or note.read_text(encoding="utf-8") != recipe:
+            _empty(workspace)
         write_text(note, recipe)
-    outcome = case.run(workspace)
-    save(directory, outcome, case.recipe)
+        outcome = case.run(workspace)
+        save(directory, outcome, case.recipe)
     return outcome
+
+
+def _empty(directory: Path) -> None:
+    """Remove what is in a directory, but not the directory, which is claimed."""
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 @contextmanager

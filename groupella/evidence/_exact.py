@@ -59,7 +59,7 @@ def exact_evidence(
     *,
     subset: int | None = None,
     largest: int = LARGEST_GROUP,
-    smallest: float = 1e-5,
+    left_out: float = 1e-5,
     steps: int = 20,
     seed: int = 0,
 ) -> ExactEvidence:
@@ -71,15 +71,15 @@ def exact_evidence(
         `subset` that stands for all (None: all).
     largest: groups of more weights than this stay with their Kronecker blocks, which the evidence
         must have observed.
-    smallest: eigenvalues of a datum's Λ up to this share of the largest of all data are left out.
-        Of 64 classes, whose probabilities are mostly small, 28 directions are left by default at
-        0.03 nats of 500; 0 keeps them all.
+    left_out: the share of Σ tr Λ, the curvature in the outputs, that the smallest directions of all
+        data may have together to be left out. Of 64 classes, whose probabilities are mostly small,
+        half of the directions are; 0 keeps them all.
     steps: at most so many of MacKay's, from the prior's precisions; 0 keeps those.
     """
     if subset is not None and subset < 1:
         raise ValueError(f"subset must be at least 1, or None for all data; got {subset}")
-    if not 0.0 <= smallest < 1.0:
-        raise ValueError(f"smallest must be at least 0 and below 1; got {smallest}")
+    if not 0.0 <= left_out < 1.0:
+        raise ValueError(f"left_out must be at least 0 and below 1; got {left_out}")
     groups = _groups(evidence, largest)
     x, y = data
     used = x
@@ -87,7 +87,7 @@ def exact_evidence(
         generator = torch.Generator().manual_seed(seed)
         used = x[torch.randperm(len(x), generator=generator)[:subset]]
     network, likelihood = evidence.network, evidence.likelihood
-    h = joint_curvature(network, likelihood, groups.sizes, used, smallest)
+    h = joint_curvature(network, likelihood, groups.sizes, used, left_out)
     problem = _problem(evidence, groups, len(x) / len(used) * h)
     found = problem.best(evidence.prior.log_precision.detach().cpu()[groups.places], steps)
     device = next((p.device for p in network.parameters()), x.device)

@@ -1,8 +1,8 @@
 """The Gauss–Newton matrix of several weights together, H = Σ_n J_nᵀ Λ_n J_n.
 
 With Λ_n = S_n S_nᵀ in orthogonal columns, H is the Gram matrix of the rows (S_n)_rᵀ J_n. Where a
-network is certain of a datum, most columns of S_n are next to nothing: with many classes, half of
-the rows make up all of H but a hundred-thousandth.
+network is certain of a datum, most columns of S_n are next to nothing: of 64 classes, half of the
+rows make up all of Σ tr Λ_n but a hundred-thousandth.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ def joint_curvature(
     likelihood: Likelihood,
     sizes: Mapping[str, int],
     x: Tensor,
-    smallest: float = 0.0,
+    left_out: float = 0.0,
 ) -> Tensor:
-    """H of the parameters that `sizes` names, one after the other: (weights, weights) float64."""
+    """H of the parameters that `sizes` names, one after the other: (weights, weights) float64.
+
+    The smallest columns of all S_n are left out, up to the share `left_out` of Σ tr Λ_n.
+    """
     weights = sum(sizes.values())
     h = torch.zeros(weights, weights, dtype=torch.float64)
     if not weights:
@@ -38,7 +41,7 @@ def joint_curvature(
     device = next(p.device for p in network.parameters())
     # Strips of the upper triangle, of which the lower one is the image.
     starts = range(0, weights, -(-weights // STRIPS))
-    needed = _ranks(network, likelihood, x, smallest, device)
+    needed = _ranks(network, likelihood, x, left_out, device)
     # Data that need like numbers of rows together: the first of a batch says how many passes.
     order = needed.argsort(descending=True, stable=True)
     order = order[: int((needed > 0).sum())]
@@ -49,7 +52,8 @@ def joint_curvature(
         batch, rank = x[chosen].to(device), needed[chosen].to(device)
 
         def root(f: Tensor, most: int = most) -> Tensor:
-            return _principal(likelihood.hessian_root(f))[:, :, :most]
+            columns = likelihood.hessian_root(f)
+            return _principal(columns)[:, :, :most] if left_out else columns
 
         _, columns = jacobian_columns(network, batch, sizes, root)
         rows = []
@@ -71,18 +75,30 @@ def joint_curvature(
 
 @torch.no_grad()
 def _ranks(
-    network: nn.Module, likelihood: Likelihood, x: Tensor, smallest: float, device: torch.device
+    network: nn.Module, likelihood: Likelihood, x: Tensor, left_out: float, device: torch.device
 ) -> Tensor:
-    """For every datum, the number of columns of S whose square is more than `smallest` of all."""
+    """For every datum, the number of columns of S that are not left out."""
     squares = []
     with evaluation(network):
         for batch in torch.split(x, AT_ONCE):
             root = likelihood.hessian_root(network(batch.to(device)).flatten(1))
             if not bool(torch.isfinite(root).all()):
                 raise NonFiniteError("the outputs of the network, or their curvature, overflow")
-            squares.append(_principal(root).square().sum(1).cpu())
+            if left_out:
+                root = torch.cat([_principal(part) for part in torch.split(root, _few(root))])
+            squares.append(root.square().sum(1).double().cpu())
     found = torch.cat(squares)
-    return (found > smallest * found.max()).sum(1)
+    if not left_out:
+        return torch.full((len(x),), found.shape[1])
+    smallest = found.flatten().sort()
+    gone = int((smallest.values.cumsum(0) <= left_out * found.sum()).sum())
+    of_datum = smallest.indices[:gone] // found.shape[1]
+    return found.shape[1] - torch.bincount(of_datum, minlength=len(x))
+
+
+def _few(root: Tensor) -> int:
+    """As many data as have matrices of R × R that can be held at once."""
+    return max(1, ROWS // (8 * root.shape[2] ** 2))
 
 
 def _principal(root: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from groupella._files import alone
+from groupella._files import InUseError, alone
 from groupella.evidence import Evidence, Prior, Selection, selection
 from groupella.likelihoods import Categorical, Likelihood
 
@@ -135,8 +135,11 @@ def fit(
 
     `best` is the checkpoint with the highest evidence; for `method="map"`, the lowest validation
     NLL, or the lowest objective without validation data. SIGINT and SIGTERM stop after the present
-    batch with a checkpoint and raise `Interrupted`. In several processes (`torchrun`, with
-    torch.distributed initialised) each batch is shared among them.
+    batch, of training or of what is measured for the evidence, with a checkpoint and raise
+    `Interrupted`; one that comes too late for that acts as it would have outside of this call.
+
+    In several processes (`torchrun`, with torch.distributed initialised) each batch is shared among
+    them.
     """
     chosen = replace(settings or Settings(), **changes)
     processes = Processes.current()
@@ -157,8 +160,8 @@ def fit(
         stack.enter_context(seeded(chosen.seed))
         interruption = stack.enter_context(Interruption(time_limit))
         run = Run(evidence, examples, held_out, chosen, augment, processes, interruption)
-        if place is not None and processes.is_main:
-            stack.enter_context(alone(place))
+        if place is not None:
+            _claim(place, processes, stack)
         _begin(run, place, resume)
         display: Display = Silent()
         if progress and processes.is_main:
@@ -192,6 +195,19 @@ def _check_limit(seconds: float, place: Path | None) -> None:
         raise ValueError(f"time_limit must be positive, a number of seconds; got {seconds!r}")
     if place is None:
         raise ValueError("time_limit needs a directory, from which the run can be resumed")
+
+
+def _claim(place: Path, processes: Processes, stack: ExitStack) -> None:
+    """Let the main process work in a directory alone; all go on together, or none does."""
+    refused: InUseError | None = None
+    if processes.is_main:
+        try:
+            stack.enter_context(alone(place))
+        except InUseError as error:
+            refused = error
+    (refusals,) = processes.totals(float(refused is not None))
+    if refusals:
+        raise refused or InUseError(f"{place} is in use; see the main process")
 
 
 def _begin(run: Run, place: Path | None, resume: bool) -> None:

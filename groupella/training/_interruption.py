@@ -1,7 +1,8 @@
 """SIGINT, SIGTERM and the end of the given time, as a flag that training looks at between batches.
 
 The loop finishes its batch, saves, and only then stops, so an interruption never leaves a
-half-written state. A second signal acts as it did before (Ctrl-C twice stops at once).
+half-written state. A second signal acts as it did before (Ctrl-C twice stops at once), and so does
+one that nobody looked at until the end.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Interruption:
         traceback: TracebackType | None,
     ) -> None:
         self._restore()
+        if self.signal is not None and error is None:
+            signal.raise_signal(self.signal)  # nobody looked any more
 
     def __bool__(self) -> bool:
         return self.signal is not None or self.is_late

@@ -49,7 +49,6 @@ class Search:
     exact_nats: what a doubtful path must be worth to stay, by exact curvature on `subset` data.
     again, again_lr: epochs and learning rate of training on, with a doubtful path and without.
     most_trials: so many doubtful paths are tried, the cheapest first.
-    clear: a gain of so many nats by factored curvature is believed without the exact one.
     """
 
     restarts: int = 4
@@ -61,12 +60,11 @@ class Search:
     again: int = 20
     again_lr: float = 0.01
     most_trials: int = 6
-    clear: float = 500.0
 
     def __post_init__(self) -> None:
         for name in ("restarts", "first", "subset", "again"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("nats", "exact_nats", "again_lr", "clear"):
+        for name in ("nats", "exact_nats", "again_lr"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
 
 
@@ -204,14 +202,17 @@ def reopen(
 
 @torch.no_grad()
 def _take_over(trained: Fit, dead: Sequence[str], fresh: nn.Module, prior: Prior) -> None:
-    """Give a network what was trained, but for the groups that are dead or out."""
+    """Give a network what was trained, but for the paths that are dead or out."""
     start = {n: p.clone() for n, p in fresh.named_parameters()}
     fresh.load_state_dict(trained.network.state_dict())
+    new = [g for g in trained.prior if g.name in dead or trained.prior.is_out(g.name)]
+    # With a weight go the lengthscales, positions and biases of its module.
+    modules = {name.rpartition(".")[0] for group in new for name in group.parameters}
+    anew = {name for name in start if name.rpartition(".")[0] in modules}
+    for name in anew:
+        fresh.get_parameter(name).copy_(start[name])
     for group in trained.prior:
-        if group.name in dead or trained.prior.is_out(group.name):
-            for name in group.parameters:
-                fresh.get_parameter(name).copy_(start[name])
-        else:
+        if not anew.intersection(group.parameters):
             prior.set_precision(group.name, trained.prior.precision(group.name))
 
 
@@ -219,7 +220,7 @@ def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, f
     """By how much the evidence differs, by factored curvature too, and whether it is exact."""
     factored = after.log_evidence - before.log_evidence
     size = max(joint_size(one.evidence) for one in (before, after))
-    if size > MOST_EXACT or abs(factored) >= search.clear:
+    if size > MOST_EXACT:
         return factored, factored, False
     first, second = (
         exact_evidence(one.evidence, data, subset=search.subset) for one in (before, after)

@@ -268,7 +268,7 @@ def many_classes_volume(evidence: Evidence, x: Tensor) -> float:
 
 def test_all_directions_of_the_outputs_count_where_none_is_left_out() -> None:
     evidence, x, y = sure_of_some()
-    found = exact_evidence(evidence, (x, y), steps=0, smallest=0.0)
+    found = exact_evidence(evidence, (x, y), steps=0, left_out=0.0)
     assert found.log_volume == pytest.approx(many_classes_volume(evidence, x), abs=1e-8)
 
 
@@ -276,18 +276,36 @@ def test_what_is_left_out_by_default_is_small_and_never_adds() -> None:
     evidence, x, y = sure_of_some()
     exact = many_classes_volume(evidence, x)
     volumes = [
-        exact_evidence(evidence, (x, y), steps=0, smallest=smallest).log_volume - exact
-        for smallest in (0.0, 1e-5, 1e-2, 0.5)
+        exact_evidence(evidence, (x, y), steps=0, left_out=share).log_volume - exact
+        for share in (0.0, 1e-5, 1e-2, 0.5)
     ]
     assert volumes == sorted(volumes)
     assert 0 < volumes[1] < 0.05 < volumes[2]
 
 
-@pytest.mark.parametrize("smallest", [-1e-9, 1.0, math.nan])
-def test_a_share_is_at_least_zero_and_below_one(smallest: float) -> None:
+def test_many_data_that_are_nearly_certain_count_together() -> None:
+    """Each of them is next to nothing beside the one that the network knows nothing of."""
+    torch.manual_seed(3)
+    model = nn.Linear(4, 3, bias=False).double()
+    x = 12 * torch.nn.functional.one_hot(torch.randint(3, (5000,)), 4).double()
+    x[0] = 0.0
+    with torch.no_grad():
+        model.weight.copy_(torch.eye(3, 4))
+    evidence = Evidence(model, Categorical(), Prior.from_network(model, precisions=1e-3))
+    y = x.argmax(1)
+    every, most = (
+        exact_evidence(evidence, (x, y), steps=0, left_out=share).log_volume
+        for share in (0.0, 1e-5)
+    )
+    assert every < -1
+    assert most == pytest.approx(every, abs=1e-3)
+
+
+@pytest.mark.parametrize("share", [-1e-9, 1.0, math.nan])
+def test_a_share_is_at_least_zero_and_below_one(share: float) -> None:
     evidence, x, y = sure_of_some()
-    with pytest.raises(ValueError, match="smallest must be at least 0 and below 1"):
-        exact_evidence(evidence, (x, y), smallest=smallest)
+    with pytest.raises(ValueError, match="left_out must be at least 0 and below 1"):
+        exact_evidence(evidence, (x, y), left_out=share)
 
 
 def test_outputs_that_overflow_are_named() -> None:

@@ -12,17 +12,21 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
 from groupella._files import alone
+from groupella.cli import app
 from groupella.likelihoods import Gaussian
 from groupella.training import InUseError, _fit, fit
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="directories cannot be claimed here")
 HOLD = """
+import time
 from groupella._files import alone
 with alone({place!r}):
     print("mine", flush=True)
     input()
+    time.sleep(1)
 """
 
 
@@ -50,7 +54,7 @@ def test_a_directory_in_use_is_refused_and_left_alone_until_the_other_is_dead(
 ) -> None:
     place = tmp_path / "run"
     monkeypatch.setattr(_fit, "alone", partial(alone, patience=0.0))
-    with pytest.raises(InUseError, match="run is in use by another process; wait until"):
+    with pytest.raises(InUseError, match=r"run is in use, by another process .* wait until"):
         train(place)
     assert list(place.iterdir()) == []
     with other:
@@ -76,3 +80,30 @@ def test_what_cannot_be_a_directory_is_refused_before_training(tmp_path: Path) -
     (tmp_path / "file").touch()
     with pytest.raises(FileExistsError):
         train(tmp_path / "file")
+
+
+def test_a_forked_process_does_not_keep_the_claim(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    with alone(tmp_path):
+        child = os.fork()
+        if not child:
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+    try:
+        with alone(tmp_path, patience=0.0):
+            pass
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
+
+
+def test_a_run_that_another_process_is_at_work_on_is_one_clear_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_fit, "alone", partial(alone, patience=0.0))
+    options = ["--groups", "z2", "--alpha", "1", "--train-size", "20", "--epochs", "1"]
+    with alone(tmp_path):
+        result = CliRunner().invoke(app, ["select", *options, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert result.output.endswith("wait until it has ended, or choose another directory\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
+from groupella._files import alone
 from groupella.likelihoods import Gaussian
-from groupella.training import Settings, fit, load_checkpoint
+from groupella.training import InUseError, Settings, _fit, fit, load_checkpoint
 from groupella.training._distributed import Processes
 
 SETTINGS = Settings(epochs=4, batch_size=16, lr=0.02, burn_in=1, curvature_subset=31, clip=1.0)
@@ -50,12 +52,18 @@ def process(rank: int, rendezvous: str, directory: str) -> None:
     try:
         for method in ("fixed_point", "adam", "linearised"):
             learn(f"{directory}/two-{method}", method)
+        _fit.alone = partial(alone, patience=0.0)  # type: ignore[assignment]
+        with pytest.raises(InUseError):
+            learn(f"{directory}/busy", "map")
+        Path(f"{directory}/refused-{rank}").touch()
     finally:
         dist.destroy_process_group()
 
 
 def test_two_processes_give_the_precisions_of_one(tmp_path: Path) -> None:
-    mp.spawn(process, (str(tmp_path / "rendezvous"), str(tmp_path)), nprocs=2)  # type: ignore
+    with alone(tmp_path / "busy"):
+        mp.spawn(process, (str(tmp_path / "rendezvous"), str(tmp_path)), nprocs=2)  # type: ignore
+    assert all((tmp_path / f"refused-{rank}").exists() for rank in range(2))
     for method in ("fixed_point", "adam", "linearised"):
         learn(str(tmp_path / f"one-{method}"), method)
         one, two = (

@@ -59,10 +59,16 @@ class Signalling(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
 
 
 def train(
-    directory: Path | None, data: Signalling, settings: Settings = SETTINGS, **options: Any
+    directory: Path | None,
+    data: Signalling,
+    settings: Settings = SETTINGS,
+    network: nn.Module | None = None,
+    **options: Any,
 ) -> tuple[Fit, Gaussian]:
-    likelihood = Gaussian(1.0)
-    result = fit(make(), data, likelihood, settings, directory=directory, progress=False, **options)
+    likelihood, network = Gaussian(1.0), make() if network is None else network
+    result = fit(
+        network, data, likelihood, settings, directory=directory, progress=False, **options
+    )
     return result, likelihood
 
 
@@ -118,6 +124,45 @@ def test_a_signal_in_the_last_measurement_saves_what_was_trained(tmp_path: Path)
     with pytest.raises(Interrupted, match="epoch 5, step 0"):
         train(tmp_path, data)
     assert_same(train(tmp_path, Signalling()), whole)
+
+
+class LateError(Exception):
+    """Raised by the handler that was there before."""
+
+
+@pytest.mark.parametrize("method", ["fixed_point", "map"])
+def test_a_signal_that_comes_too_late_acts_after_the_run_is_saved(
+    tmp_path: Path, method: Any
+) -> None:
+    """In the last pass of all: of the evidence's last measurement, or of the last validation."""
+    passes = 0
+    last: int | None = None
+
+    def counting(*_: Any) -> None:
+        nonlocal passes
+        passes += 1
+        if passes == last:
+            signal.raise_signal(signal.SIGTERM)
+
+    def hooked() -> nn.Module:
+        network = make()
+        network.register_forward_pre_hook(counting)
+        return network
+
+    def act(*_: Any) -> None:
+        raise LateError
+
+    settings = replace(SETTINGS, method=method)
+    whole = train(None, Signalling(), settings, hooked(), validation=Signalling())
+    passes, last = 0, passes
+    before = signal.signal(signal.SIGTERM, act)
+    try:
+        with pytest.raises(LateError):
+            train(tmp_path, Signalling(), settings, hooked(), validation=Signalling())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert passes == last
+    assert_same(train(tmp_path, Signalling(), settings, validation=Signalling()), whole)
 
 
 def test_a_run_in_pieces_of_limited_time_ends_with_the_same_bits(tmp_path: Path) -> None:

@@ -248,10 +248,3 @@ def test_what_was_trained_is_taken_over_and_what_is_dead_starts_anew() -> None:
     assert prior.precision("0/p4") == pytest.approx(trained.prior.precision("0/p4"))
     assert prior.precision("0/z2") == initial
     assert not prior.is_out("0/z2")
-
-
-def test_a_clear_gain_needs_no_exact_curvature(tried: list[list[str]]) -> None:
-    sure = search.Search(clear=29.0)
-    _, trials = search.settle(Student(), DATA, sure)  # type: ignore[arg-type]
-    assert [(t.gain, t.is_exact, t.out) for t in trials] == [(30.0, False, True)] * 2
-    assert len(tried) == 4

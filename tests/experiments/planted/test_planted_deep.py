@@ -115,7 +115,7 @@ def test_deep_and_label_cases_run_to_an_outcome(
     assert outcome.part == "deep"
     outcome = LabelCase("p4", n=100).run(tmp_path / "data")
     assert len(outcome.verdicts) == 1
-    assert (tmp_path / "data" / "last.safetensors").exists()
+    assert (tmp_path / "data" / "student" / "last.safetensors").exists()
 
 
 def test_with_more_data_than_are_searched_all_paths_are_tried_again(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from groupella._files import alone
 from groupella.cli import app
 from groupella.experiments import planted as package
 from groupella.experiments._runs import RunError
@@ -17,6 +19,7 @@ from groupella.experiments.planted import (
     Counts,
     LinearCase,
     Outcome,
+    _runner,
     headline,
     run_all,
     summary,
@@ -136,6 +139,16 @@ def test_a_workspace_of_another_recipe_is_cleared(tmp_path: Path) -> None:
     (tmp_path / "a.json").unlink()
     run_all([Stub("a", version=2, is_short=False)], tmp_path, progress=False)
     assert (tmp_path / "a" / "runs").read_text() == "xx"
+
+
+def test_a_workspace_in_which_another_process_works_is_refused_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_all([Stub("a", is_short=False)], tmp_path, progress=False)
+    monkeypatch.setattr(_runner, "alone", partial(alone, patience=0.0))
+    with alone(tmp_path / "a"), pytest.raises(RunError, match=r"^.*/a is in use, .*$"):
+        run_all([Stub("a", version=2, is_short=False)], tmp_path, progress=False)
+    assert (tmp_path / "a" / "runs").read_text() == "x"
 
 
 def test_command_runs_only_what_is_asked_for(
