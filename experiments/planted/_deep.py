@@ -37,7 +37,6 @@ from groupella.training import (
     fit,
     reopen,
     settle,
-    try_again,
 )
 
 from ._candidates import CANDIDATES
@@ -63,7 +62,6 @@ STUDENT = Settings(
 BASIN = replace(STUDENT, epochs=30, lr=0.01, burn_in=2)
 WHOLE = replace(STUDENT, epochs=30, burn_in=1)
 SEARCH = Search()
-AGAIN = replace(SEARCH, again=15)
 SEARCHED = 1500  # so many data are enough to look for the student on
 VERSION = 3  # of everything that decides on outcomes and is not named in a recipe
 
@@ -108,7 +106,7 @@ class DeepCase:
             "version": VERSION,
             "student": settings.as_dict(),
             "part": {"n": SEARCHED, "search": asdict(SEARCH)},
-            "whole": {"training": WHOLE.as_dict(), "again": asdict(AGAIN)},
+            "whole": WHOLE.as_dict(),
             "search": asdict(self.search),
             "channels": CHANNELS,
             "classes": CLASSES,
@@ -176,14 +174,8 @@ class DeepCase:
             progress=False,
         )
         place = workspace / "all"
-        again: tuple[Trial, ...] = ()
-        if not reopening.stays:
-            lost = [(trial.layer, trial.path) for trial in trials if trial.out and trial.gain < 0]
-            trained, again = try_again(
-                trained, lost, make(0), train, AGAIN, directory=place, progress=False
-            )
         trained, more = settle(trained, train, self.search, directory=place, progress=False)
-        return trained, trials + again + more, reopening
+        return trained, trials + more, reopening
 
 
 def _student(seed: int, start: int, x: Tensor, teacher: Trunk) -> Trunk:

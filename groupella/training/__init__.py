@@ -21,5 +21,4 @@ from ._search import Trial as Trial
 from ._search import best_start as best_start
 from ._search import reopen as reopen
 from ._search import settle as settle
-from ._search import try_again as try_again
 from ._settings import Settings as Settings

@@ -10,9 +10,7 @@
    doubtful path by tens of nats, which is what it is worth, and would take out true ones.
 3. Where there are many data, a part of them is enough for 1 and 2, and better: the evidence of a
    path grows with the data, also of one that stands in for others. On all data the network is then
-   trained on as it was found, and with all paths again. All at once may stand in for each other and
-   lose; so a path that was taken out at a loss, which too few data made too small, is tried again
-   by itself.
+   trained on as it was found, and with all paths again; what was shut on too few data opens.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella._files import write_text
-from groupella.evidence import Evidence, Prior, Selection, exact_evidence, joint_size
+from groupella.evidence import Prior, Selection, exact_evidence, joint_size
 from groupella.likelihoods import Likelihood
 
 from ._checkpoint import CheckpointError
@@ -202,46 +200,6 @@ def reopen(
     return wide if stays else shut, Reopening(gain, factored, is_exact, stays)
 
 
-def try_again(
-    trained: Fit,
-    paths: Sequence[tuple[str, str]],
-    fresh: nn.Module,
-    data: Data,
-    search: Search | None = None,
-    *,
-    prior: Prior | None = None,
-    directory: str | Path | None = None,
-    progress: bool = True,
-) -> tuple[Fit, tuple[Trial, ...]]:
-    """Try paths (layer, path) that were taken out: one after the other is put back, as it starts in
-    `fresh` with its `prior` (None: that of the network), the network is trained on with it and
-    without it, and it stays where its removal would cost `exact_nats`."""
-    search = Search() if search is None else search
-    prior = Prior.from_network(fresh) if prior is None else prior
-    trials = []
-    for number, path in enumerate(paths):
-        found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
-        opened = _put_back(trained, path, fresh, prior)
-        place = _below(directory, f"again{number}")
-        trial, trained = _try(opened, found, path, data, search, place, progress)
-        trials.append(trial)
-    return trained, tuple(trials)
-
-
-@torch.no_grad()
-def _put_back(trained: Fit, path: tuple[str, str], fresh: nn.Module, start: Prior) -> Fit:
-    """A copy of a fit, one path of which is as in a fresh network."""
-    network, prior = copy.deepcopy((trained.network, trained.prior))
-    for group in prior.of_path(*path):
-        prior.out[prior.index(group.name)] = False
-        prior.set_precision(group.name, start.precision(group.name))
-        for name in group.parameters:
-            mine, theirs = network.get_parameter(name), fresh.get_parameter(name)
-            mine.copy_(theirs).requires_grad_(theirs.requires_grad)
-    evidence = Evidence(network, copy.deepcopy(trained.likelihood), prior)
-    return replace(trained, network=network, evidence=evidence)
-
-
 @torch.no_grad()
 def _take_over(trained: Fit, dead: Sequence[str], fresh: nn.Module, prior: Prior) -> None:
     """Give a network what was trained, but for the paths that are dead or out."""
@@ -281,7 +239,7 @@ def _try(
     progress: bool,
 ) -> tuple[Trial, Fit]:
     """Train on with a path and without it; the outcome, and the network that is kept."""
-    dead = _groups(trained, [path for path in _dead(found) if path != doubtful])
+    dead = _groups(trained, _dead(found))
     mine = _groups(trained, [doubtful])
     if directory is not None:
         _note(directory, trained, dead, mine)

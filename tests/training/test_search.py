@@ -248,25 +248,3 @@ def test_what_was_trained_is_taken_over_and_what_is_dead_starts_anew() -> None:
     assert prior.precision("0/p4") == pytest.approx(trained.prior.precision("0/p4"))
     assert prior.precision("0/z2") == initial
     assert not prior.is_out("0/z2")
-
-
-@pytest.mark.parametrize("needed", [True, False])
-def test_a_path_that_was_taken_out_comes_back_where_the_data_need_it(
-    tmp_path: Path, needed: bool
-) -> None:
-    trained, fresh, data = shut(needed)
-    before = {n: w.clone() for n, w in trained.network.state_dict().items()}
-    every = search.Search(again=60, again_lr=0.02)
-    options: dict[str, Any] = {"directory": tmp_path, "progress": False}
-    found, trials = search.try_again(trained, [("0", "z2")], fresh, data, every, **options)
-    assert [(t.path, t.out) for t in trials] == [("z2", not needed)]
-    assert (trials[0].gain < -100) == needed
-    assert found.selection().verdicts == {"0": "z2" if needed else "p4"}
-    for name, weight in trained.network.state_dict().items():
-        assert torch.equal(weight, before[name])
-    again, repeated = search.try_again(trained, [("0", "z2")], fresh, data, every, **options)
-    assert repeated == trials
-    assert again.log_evidence == found.log_evidence
-    nothing, no_trials = search.try_again(trained, [], fresh, data, every)
-    assert nothing is trained
-    assert no_trials == ()
