@@ -6,7 +6,7 @@ import json
 import shutil
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -95,19 +95,22 @@ def batches(cases: Sequence[Case], directory: Path, jobs: int) -> list[Batch]:
 def run_case(case: Case, directory: Path) -> Outcome:
     """Run one case and keep its outcome. What another recipe left in its workspace is removed."""
     workspace = directory / case.key
-    if case.is_short:
-        outcome = case.run(workspace)
-        save(directory, outcome, case.recipe)
-        return outcome
-    with alone(workspace):
-        note = workspace / "recipe.json"
-        recipe = json.dumps(case.recipe, indent=1, sort_keys=True) + "\n"
-        if not note.exists() or note.read_text(encoding="utf-8") != recipe:
-            _empty(workspace)
-        write_text(note, recipe)
+    with nullcontext() if case.is_short else _prepared(workspace, case.recipe):
         outcome = case.run(workspace)
         save(directory, outcome, case.recipe)
     return outcome
+
+
+@contextmanager
+def _prepared(workspace: Path, recipe: Mapping[str, Any]) -> Iterator[None]:
+    """A workspace in which no other process works and nothing is of another recipe."""
+    with alone(workspace):
+        note = workspace / "recipe.json"
+        text = json.dumps(recipe, indent=1, sort_keys=True) + "\n"
+        if not note.exists() or note.read_text(encoding="utf-8") != text:
+            _empty(workspace)
+        write_text(note, text)
+        yield
 
 
 def _empty(directory: Path) -> None:

@@ -10,7 +10,7 @@
    doubtful path by tens of nats, which is what it is worth, and would take out true ones.
 3. Where there are many data, a part of them is enough for 1 and 2, and better: the evidence of a
    path grows with the data, also of one that stands in for others. On all data the network is then
-   trained on as it was found, and with all paths again; what was shut on too few data opens.
+   trained on as it was found, and with all paths again; what was shut on too few data may open.
 """
 
 from __future__ import annotations
