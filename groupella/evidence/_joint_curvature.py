@@ -78,18 +78,18 @@ def _ranks(
     network: nn.Module, likelihood: Likelihood, x: Tensor, left_out: float, device: torch.device
 ) -> Tensor:
     """For every datum, the number of columns of S that are not left out."""
-    squares = []
+    squares: list[Tensor] = []
     with evaluation(network):
         for batch in torch.split(x, AT_ONCE):
             root = likelihood.hessian_root(network(batch.to(device)).flatten(1))
             if not bool(torch.isfinite(root).all()):
                 raise NonFiniteError("the outputs of the network, or their curvature, overflow")
             if left_out:
-                root = torch.cat([_principal(part) for part in torch.split(root, _few(root))])
-            squares.append(root.square().sum(1).double().cpu())
-    found = torch.cat(squares)
+                parts = torch.split(root, _few(root))
+                squares += [torch.linalg.eigvalsh(_gram(part)).cpu() for part in parts]
     if not left_out:
-        return torch.full((len(x),), found.shape[1])
+        return torch.full((len(x),), root.shape[2])
+    found = torch.cat(squares).clamp(min=0.0)
     smallest = found.flatten().sort()
     gone = int((smallest.values.cumsum(0) <= left_out * found.sum()).sum())
     of_datum = smallest.indices[:gone] // found.shape[1]
@@ -103,7 +103,12 @@ def _few(root: Tensor) -> int:
 
 def _principal(root: Tensor) -> Tensor:
     """Orthogonal columns (N, K, R), the largest first, with the same S Sᵀ."""
-    s = root.double()
-    _, axes = torch.linalg.eigh(s.mT @ s)
-    columns: Tensor = s @ axes.flip(2)
+    _, axes = torch.linalg.eigh(_gram(root))
+    columns: Tensor = root.double() @ axes.flip(2)
     return columns.to(root.dtype)
+
+
+def _gram(root: Tensor) -> Tensor:
+    """Sᵀ S, whose eigenvalues are the squares of the principal columns."""
+    s = root.double()
+    return s.mT @ s
