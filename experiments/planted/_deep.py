@@ -5,9 +5,9 @@ is a choice of gauge. A layer counts when it is identifiable: when the teacher, 
 stricter group in that layer and trained on from there, gets worse on held-out data.
 
 A student knows the teacher's read-out. It starts at random, and then has to find the teacher's
-function as well as its symmetries (`groupella.training.best_start` and `settle`). Started from the
-teacher's weights in the planted paths (`start="teacher"`, all other paths small and random as
-ever), it has only to choose: what is wrong then is not the fault of optimisation.
+function as well as its symmetries (`groupella.training.best_start`, `go_on` and `settle`). Started
+from the teacher's weights in the planted paths (`start="teacher"`, all other paths small and random
+as ever), it has only to choose: what is wrong then is not the fault of optimisation.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from groupella.groups import p4m
 from groupella.layer import ResidualPathway
 from groupella.training import (
     Fit,
-    Reopening,
     Search,
     Settings,
     Trial,
     best_start,
     fit,
-    reopen,
+    go_on,
     settle,
 )
 
@@ -63,11 +62,11 @@ BASIN = replace(STUDENT, epochs=30, lr=0.01, burn_in=2)
 WHOLE = replace(STUDENT, epochs=30, burn_in=1)
 SEARCH = Search()
 SEARCHED = 1500  # so many data are enough to look for the student on
-VERSION = 3  # of everything that decides on outcomes and is not named in a recipe
+VERSION = 4  # of everything that decides on outcomes and is not named in a recipe
 
 
 Data = tuple[Tensor, Tensor]
-Found = tuple[Fit, tuple[Trial, ...], Reopening | None]
+Found = tuple[Fit, tuple[Trial, ...]]
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class DeepCase:
         train, held_out, teacher = draw(self)
         forced = forced_accuracies(self, teacher, train, held_out)
         search = self._from_teacher if self.start == "teacher" else self._from_chance
-        trained, trials, reopening = search(train, teacher, workspace)
+        trained, trials = search(train, teacher, workspace)
         found = decided(trained, self.search.nats)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
@@ -135,7 +134,6 @@ class DeepCase:
                 "forced": forced,
                 "log_evidence": found.log_evidence,
                 "trials": [asdict(trial) for trial in trials],
-                "reopening": reopening and asdict(reopening),
                 "paths": paths_of(found),
             },
         )
@@ -150,32 +148,21 @@ class DeepCase:
             directory=workspace / "best",
             progress=False,
         )
-        return *settle(trained, train, self.search, directory=workspace, progress=False), None
+        return settle(trained, train, self.search, directory=workspace, progress=False)
 
     def _from_chance(self, train: Data, teacher: Trunk, workspace: Path) -> Found:
-        """The search on a part of the data; if there are more, reopened on all, settled again."""
+        """The best start on a part of the data goes on with all, on which doubts are settled."""
         settings = replace(STUDENT, seed=self.seed)
         part = (train[0][:SEARCHED], train[1][:SEARCHED])
 
         def make(start: int) -> Trunk:
             return _student(self.seed, start, part[0], teacher)
 
-        trained = best_start(make, part, settings, SEARCH, directory=workspace, progress=False)
-        trained, trials = settle(trained, part, SEARCH, directory=workspace, progress=False)
-        if self.n <= SEARCHED:
-            return trained, trials, None
-        trained, reopening = reopen(
-            trained,
-            make(0),
-            train,
-            replace(WHOLE, seed=self.seed),
-            SEARCH,
-            directory=workspace,
-            progress=False,
-        )
-        place = workspace / "all"
-        trained, more = settle(trained, train, self.search, directory=place, progress=False)
-        return trained, trials + more, reopening
+        options: dict[str, Any] = {"directory": workspace, "progress": False}
+        trained = best_start(make, part, settings, SEARCH, **options)
+        if self.n > SEARCHED:
+            trained = go_on(trained, train, replace(WHOLE, seed=self.seed), SEARCH, **options)
+        return settle(trained, train, self.search, **options)
 
 
 def _student(seed: int, start: int, x: Tensor, teacher: Trunk) -> Trunk:

@@ -15,10 +15,9 @@ from ._fit import Interrupted as Interrupted
 from ._fit import fit as fit
 from ._history import EpochRecord as EpochRecord
 from ._history import History as History
-from ._search import Reopening as Reopening
 from ._search import Search as Search
 from ._search import Trial as Trial
 from ._search import best_start as best_start
-from ._search import reopen as reopen
+from ._search import go_on as go_on
 from ._search import settle as settle
 from ._settings import Settings as Settings

@@ -1,16 +1,16 @@
 """Training that looks for the best network: restarts, one of them trained on, doubts settled.
 
-1. Several networks start from different weights and are trained for a few epochs; the one with the
-   highest evidence is trained on. Narrow networks have many optima, and their evidence tells them
-   apart long before training has ended.
+1. Several networks start from different weights and are trained for a few epochs; the few with the
+   highest evidence are trained to the end, and the best of them is kept. Narrow networks have many
+   optima, and their evidence tells bad ones apart long before training has ended.
 2. A path that is alive but cheap to remove is *doubtful*: while the other paths are not at their
    optimum it may stand in for them. The network is trained on with it and without it, dead paths
    taken out of both, and stays without it unless that costs some nats of evidence. Where the
    network is small enough this is the exact evidence: Kronecker factors overstate the cost of a
    doubtful path by tens of nats, which is what it is worth, and would take out true ones.
-3. Where there are many data, a part of them is enough for 1 and 2, and better: the evidence of a
-   path grows with the data, also of one that stands in for others. On all data the network is then
-   trained on as it was found, and with all paths again; what was shut on too few data may open.
+3. Where there are many data, a part of them is enough for 1, and better: the evidence of a path
+   grows with the data, also of one that stands in for others. The network goes on with all data,
+   on which doubts are settled: on a part, true paths are worth too little to tell.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ MOST_EXACT = 5000  # weights alive, whose exact curvature takes a minute or two
 class Search:
     """How to look for the best network.
 
-    restarts, first: so many starts, each trained for so many epochs before the best goes on.
+    restarts, first: so many starts, each trained for so many epochs.
+    finalists: so many of them, those with the highest evidence, are trained to the end.
     nats, doubt: a path worth less than `nats` by factored curvature is dead, one worth less than
         `doubt` doubtful.
     exact_nats: what a doubtful path must be worth to stay, by exact curvature on `subset` data.
@@ -51,8 +52,9 @@ class Search:
     most_trials: so many doubtful paths are tried, the cheapest first.
     """
 
-    restarts: int = 4
+    restarts: int = 12
     first: int = 12
+    finalists: int = 3
     nats: float = 2.0
     doubt: float = 250.0
     exact_nats: float = 10.0
@@ -62,7 +64,7 @@ class Search:
     most_trials: int = 6
 
     def __post_init__(self) -> None:
-        for name in ("restarts", "first", "subset", "again"):
+        for name in ("restarts", "first", "finalists", "subset", "again"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         for name in ("nats", "exact_nats", "again_lr"):
             require(getattr(self, name) > 0, name, "positive", getattr(self, name))
@@ -84,16 +86,6 @@ class Trial:
     out: bool
 
 
-@dataclass(frozen=True)
-class Reopening:
-    """What the log evidence gained with all paths again, and whether they stayed; see `Trial`."""
-
-    gain: float
-    factored_gain: float
-    is_exact: bool
-    stays: bool
-
-
 def best_start(
     make: Callable[[int], nn.Module],
     data: Data,
@@ -106,7 +98,7 @@ def best_start(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Train the networks `make(0)`, `make(1)`, … for a while, and the best of them to the end.
+    """Train the networks `make(0)`, `make(1)`, … for a while, a few to the end; the best of these.
 
     `prior` makes the prior of a network. Each training has a directory of its own below
     `directory`, where an interrupted one goes on.
@@ -117,27 +109,51 @@ def best_start(
         place = _below(directory, name)
         return fit(network, data, augment=augment, directory=place, progress=progress, **options)
 
-    tried = []
+    best: list[tuple[float, int, Fit]] = []
     for i in range(search.restarts):
         network = make(i)
-        tried.append(
-            train(
-                network,
-                f"start{i}",
-                likelihood=copy.deepcopy(likelihood),
-                settings=replace(settings, epochs=search.first),
-                prior=None if prior is None else prior(network),
-            )
+        start = train(
+            network,
+            f"start{i}",
+            likelihood=copy.deepcopy(likelihood),
+            settings=replace(settings, epochs=search.first),
+            prior=None if prior is None else prior(network),
         )
-    number = max(range(search.restarts), key=lambda i: tried[i].log_evidence)
-    best = tried[number]
-    return train(
-        best.network,
-        f"best{number}",
-        likelihood=best.likelihood,
-        settings=replace(settings, burn_in=1),
-        prior=best.prior,
-    )
+        best.append((start.log_evidence, i, start))
+        best = sorted(best, key=lambda one: -one[0])[: search.finalists]
+    finalists = [
+        train(
+            start.network,
+            f"best{i}",
+            likelihood=start.likelihood,
+            settings=replace(settings, burn_in=1),
+            prior=start.prior,
+        )
+        for _, i, start in best
+    ]
+    return max(finalists, key=lambda one: one.log_evidence)
+
+
+def go_on(
+    trained: Fit,
+    data: Data,
+    settings: Settings,
+    search: Search | None = None,
+    *,
+    directory: str | Path | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Train on, on more data, without the paths that are dead.
+
+    The fit that is given keeps its network as it is.
+    """
+    search = Search() if search is None else search
+    found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
+    dead = _groups(trained, _dead(found))
+    place = _below(directory, "whole")
+    if place is not None:
+        _note(place, trained, dead, [])
+    return _train_on(trained, dead, data, settings, place, progress)
 
 
 def settle(
@@ -166,54 +182,6 @@ def settle(
         if not trial.out:
             needed.add(doubtful)
     return trained, tuple(trials)
-
-
-def reopen(
-    trained: Fit,
-    fresh: nn.Module,
-    data: Data,
-    settings: Settings,
-    search: Search | None = None,
-    *,
-    prior: Prior | None = None,
-    directory: str | Path | None = None,
-    progress: bool = True,
-) -> tuple[Fit, Reopening]:
-    """Train on, on more data, without the dead paths and with all of them; the better, and why.
-
-    `fresh` is a network like the trained one, whose dead paths start as they do in `fresh`, with
-    its `prior` (None: that of the network); all else is as trained. All paths stay where that gains
-    `exact_nats`. The fit that is given keeps its network as it is.
-    """
-    search = Search() if search is None else search
-    found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
-    dead = _groups(trained, _dead(found))
-    prior = Prior.from_network(fresh) if prior is None else prior
-    _take_over(trained, dead, fresh, prior)
-    place = _below(directory, "reopened")
-    if place is not None:
-        _note(place, trained, dead, [])
-    shut = _train_on(trained, dead, data, settings, _below(place, "found"), progress)
-    wide = _fit_as(trained, fresh, prior, data, settings, _below(place, "all"), progress)
-    gain, factored, is_exact = _gain(shut, wide, data, search)
-    stays = gain > search.exact_nats
-    return wide if stays else shut, Reopening(gain, factored, is_exact, stays)
-
-
-@torch.no_grad()
-def _take_over(trained: Fit, dead: Sequence[str], fresh: nn.Module, prior: Prior) -> None:
-    """Give a network what was trained, but for the paths that are dead or out."""
-    start = {n: p.clone() for n, p in fresh.named_parameters()}
-    fresh.load_state_dict(trained.network.state_dict())
-    new = [g for g in trained.prior if g.name in dead or trained.prior.is_out(g.name)]
-    # With a weight go the lengthscales, positions and biases of its module.
-    modules = {name.rpartition(".")[0] for group in new for name in group.parameters}
-    anew = {name for name in start if name.rpartition(".")[0] in modules}
-    for name in anew:
-        fresh.get_parameter(name).copy_(start[name])
-    for group in trained.prior:
-        if not anew.intersection(group.parameters):
-            prior.set_precision(group.name, trained.prior.precision(group.name))
 
 
 def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, float, bool]:
@@ -318,22 +286,8 @@ def _train_on(
 ) -> Fit:
     """A copy of the network, some prior groups taken out, trained on as it was."""
     network, prior = copy.deepcopy((trained.network, trained.prior))
-    assert isinstance(prior, Prior)
     if without:
         prior.take_out(network, without)
-    return _fit_as(trained, network, prior, data, settings, directory, progress)
-
-
-def _fit_as(
-    trained: Fit,
-    network: nn.Module,
-    prior: Prior,
-    data: Data,
-    settings: Settings,
-    directory: Path | None,
-    progress: bool,
-) -> Fit:
-    """Train with the likelihood and the augmentation of another fit."""
     return fit(
         network,
         data,

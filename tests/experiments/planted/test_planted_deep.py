@@ -109,6 +109,7 @@ def test_deep_and_label_cases_run_to_an_outcome(
         monkeypatch.setattr(module, "STUDENT", short)
         monkeypatch.setattr(module, "CHANNELS", 1)
     monkeypatch.setattr(deep, "FORCED", replace(deep.FORCED, epochs=1))
+    monkeypatch.setattr(deep, "SEARCH", Search(restarts=2, first=1, finalists=1, again=1))
     outcome = DeepCase(("p4m", "p4m", "p4"), n=100).run(tmp_path / "deep")
     assert len(outcome.verdicts) == 3
     assert set(outcome.details["forced"][2]) == {"p4m"}
@@ -118,7 +119,7 @@ def test_deep_and_label_cases_run_to_an_outcome(
     assert (tmp_path / "data" / "student" / "last.safetensors").exists()
 
 
-def test_with_more_data_than_are_searched_all_paths_are_tried_again(
+def test_a_search_on_a_part_goes_on_and_is_settled_on_all_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = replace(deep.STUDENT, epochs=2, burn_in=1, curvature_subset=50)
@@ -128,17 +129,19 @@ def test_with_more_data_than_are_searched_all_paths_are_tried_again(
     monkeypatch.setattr(deep, "FORCED", replace(deep.FORCED, epochs=1))
     seen: list[tuple[str, int]] = []
 
-    def spied(name: str, place: int) -> Any:
+    def spied(name: str) -> Any:
         true = getattr(deep, name)
 
         def spy(*arguments: Any, **rest: Any) -> Any:
-            seen.append((name, len(arguments[place][0])))
+            seen.append((name, len(arguments[1][0])))
             return true(*arguments, **rest)
 
         return spy
 
-    for name, place in {"best_start": 1, "settle": 1, "reopen": 2}.items():
-        monkeypatch.setattr(deep, name, spied(name, place))
-    reopening = DeepCase(PLANT, n=100).run(tmp_path).details["reopening"]
-    assert seen == [("best_start", 60), ("settle", 60), ("reopen", 100), ("settle", 100)]
-    assert reopening["stays"] == (reopening["gain"] > few.exact_nats)
+    for name in ("best_start", "go_on", "settle"):
+        monkeypatch.setattr(deep, name, spied(name))
+    DeepCase(PLANT, n=100).run(tmp_path / "more")
+    assert seen == [("best_start", 60), ("go_on", 100), ("settle", 100)]
+    seen.clear()
+    DeepCase(PLANT, n=50).run(tmp_path / "fewer")
+    assert seen == [("best_start", 50), ("settle", 50)]
