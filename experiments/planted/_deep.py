@@ -61,6 +61,7 @@ STUDENT = Settings(
 BASIN = replace(STUDENT, epochs=30, lr=0.01, burn_in=2)
 WHOLE = replace(STUDENT, epochs=30, burn_in=1)
 SEARCH = Search()
+START = 0.1  # layers of a student, relative to what skips them
 SEARCHED = 1500  # so many data are enough to look for the student on
 VERSION = 4  # of everything that decides on outcomes and is not named in a recipe
 
@@ -107,6 +108,7 @@ class DeepCase:
             "part": {"n": SEARCHED, "search": asdict(SEARCH)},
             "whole": WHOLE.as_dict(),
             "search": asdict(self.search),
+            "start": START,
             "channels": CHANNELS,
             "classes": CLASSES,
         }
@@ -166,11 +168,16 @@ class DeepCase:
 
 
 def _student(seed: int, start: int, x: Tensor, teacher: Trunk) -> Trunk:
-    """A fresh student that reads out as its teacher does."""
+    """A fresh student that reads out as its teacher does.
+
+    Its layers start small. What skips them is then all that it knows, and is what the teacher's
+    read-out was made for; random layers as large as the skip hide that, and most starts of this
+    kind end in a poor optimum.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 + seed + 100 * start)
         student = Trunk(CHANNELS, CLASSES)
-    standardise(student, x)
+    standardise(student, x, START)
     return student.read_as(teacher)
 
 

@@ -119,14 +119,14 @@ class Trunk(nn.Module):
 
 
 @torch.no_grad()
-def standardise(trunk: Trunk, x: Tensor) -> None:
-    """Scale every layer's weights so that on `x` it is as large as what skips it, and centre."""
+def standardise(trunk: Trunk, x: Tensor, size: float = 1.0) -> None:
+    """Scale every layer's weights so that on `x` it is `size` times what skips it, and centre."""
     for number in range(len(trunk.layers)):
         layer = trunk.pathway(number)
         assert layer.bias is not None
         layer.bias.zero_()
         seen, skipped = trunk.inputs(number, x)
-        ratio = float(layer(seen).std() / skipped.std())
+        ratio = float(layer(seen).std() / skipped.std()) / size
         for path in layer.paths.values():
             for weight in path.parameters():
                 weight.div_(ratio)

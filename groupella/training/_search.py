@@ -52,7 +52,7 @@ class Search:
     most_trials: so many doubtful paths are tried, the cheapest first.
     """
 
-    restarts: int = 12
+    restarts: int = 8
     first: int = 12
     finalists: int = 3
     nats: float = 2.0

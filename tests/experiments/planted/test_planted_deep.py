@@ -56,6 +56,16 @@ def test_noise_replaces_training_labels_only() -> None:
     assert torch.equal(held_out[1], same[1])
 
 
+def test_layers_of_a_student_start_small_beside_what_skips_them(
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+) -> None:
+    (x, _), _, teacher = drawn
+    for trunk, size in ((deep._student(0, 0, x, teacher), deep.START), (teacher, 1.0)):
+        seen, skipped = trunk.inputs(0, x)
+        made = trunk.pathway(0)(seen).std() / skipped.std()
+        assert float(made.detach()) == pytest.approx(size, rel=0.1)
+
+
 def test_units_of_the_free_path_change_its_steps_and_nothing_else() -> None:
     space = CANDIDATES.space((2, 2), 1)
     path = GentleFC(space, space).double()
