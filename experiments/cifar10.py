@@ -13,7 +13,7 @@ from typing import Any
 from . import toy
 from ._jobs import Job
 from ._study import Row
-from .toy import FAST
+from .toy import FAST, FC_FAST
 
 # network: MAP (nll, accuracy), evidence (nll, accuracy, −log evidence a datum)
 PUBLISHED: dict[str, tuple[tuple[float, float], tuple[float, float, float]]] = {
@@ -33,7 +33,7 @@ PUBLISHED: dict[str, tuple[tuple[float, float], tuple[float, float, float]]] = {
 
 @dataclass(frozen=True)
 class Cifar10:
-    """Settings of the study; `fc_alpha` and `init` as in `toy`."""
+    """Settings of the study; `fc_alpha`, `fc_training` and `init` as in `toy`."""
 
     alpha: int = 10
     fc_alpha: int = 10
@@ -42,6 +42,7 @@ class Cifar10:
     models: tuple[str, ...] = tuple(PUBLISHED)
     objectives: tuple[str, ...] = ("map", "evidence")
     training: Mapping[str, Any] = field(default_factory=dict)
+    fc_training: Mapping[str, Any] = field(default_factory=dict)
     budget: float | None = None
 
     def rows(self, seed: int) -> list[Row]:
@@ -53,20 +54,20 @@ class Cifar10:
 
     def _row(self, model: str, objective: str, seed: int) -> Row:
         by_map, by_evidence = PUBLISHED[model]
+        is_wide = model in ("FC", "FC+CONV")
+        learned: dict[str, Any] = {}
         if objective == "map":
             paper = dict(zip(("nll", "accuracy"), by_map, strict=True))
-            learned = {"method": "map"}
+            learned = {**(self.fc_training if is_wide else {}), "method": "map"}
         else:
             paper = dict(zip(("nll", "accuracy", "evidence"), by_evidence, strict=True))
-            learned = {}
-        factors = model in ("FC", "FC+CONV") and objective == "evidence"
         job = Job(
             title=f"CIFAR-10: {model}, {objective}",
             data="cifar10",
             groups="z2",
             preset=f"cifar10/{model}",
             train_size=self.train_size,
-            alpha=self.fc_alpha if factors else self.alpha,
+            alpha=self.fc_alpha if is_wide and objective == "evidence" else self.alpha,
             init=self.init if "+" in model and objective == "evidence" else "balanced",
             prior="lengthscales" if model.endswith("lengthscales") else "weights",
             seed=seed,
@@ -78,7 +79,13 @@ class Cifar10:
 PAPER_TRAINING = {**toy.PAPER_TRAINING, "epochs": 4000}
 PRESETS = {
     "paper": Cifar10(training=PAPER_TRAINING),
-    "hour": Cifar10(fc_alpha=2, init="earn", training={**FAST, "batch_size": 128}, budget=3300.0),
+    "hour": Cifar10(
+        fc_alpha=2,
+        init="earn",
+        training={**FAST, "batch_size": 128},
+        fc_training=FC_FAST,
+        budget=3300.0,
+    ),
     "quick": Cifar10(
         alpha=2,
         fc_alpha=1,

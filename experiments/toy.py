@@ -95,13 +95,14 @@ FAST: dict[str, Any] = {
     "curvature_subset": 400,
     "curvature_samples": 4,
 }
+FC_FAST: dict[str, Any] = {"batch_size": 256, "lr": 0.001}
 PRESETS = {
     "paper": Toy(training=PAPER_TRAINING),
     "hour": Toy(
         fc_alpha=2,
         init="earn",
         training=FAST,
-        fc_training={"batch_size": 256, "lr": 0.001},
+        fc_training=FC_FAST,
         budget=3300.0,
     ),
     "quick": Toy(

@@ -67,6 +67,20 @@ def test_paper_protocol_is_the_published_one() -> None:
         assert settings.method == "adam"
 
 
+@pytest.mark.parametrize(("name", "wide"), [("toy", {"FC"}), ("cifar10", {"FC", "FC+CONV"})])
+def test_wide_rows_of_an_hour_take_large_batches_by_map_and_are_narrow_by_evidence(
+    name: str, wide: set[str]
+) -> None:
+    found = {row.key: row.job for row in find(name, "hour").rows(0)}
+    batches = {key: job.settings().batch_size for key, job in found.items()}
+    assert max(batches.values()) == 256
+    large = {key for key, size in batches.items() if size == 256}
+    assert {key.removesuffix(" map").split()[-1] for key in large} == wide
+    narrow = {key for key, job in found.items() if job.alpha == 2}
+    assert narrow == {key.replace("map", "evidence") for key in large}
+    assert {job.alpha for key, job in found.items() if key not in narrow} == {10}
+
+
 @pytest.mark.parametrize(
     ("wanted", "count"),
     [([], 22), (["CONV evidence"], 1), (["S-CONV"], 8), (["FC map", "CONV map"], 2)],
