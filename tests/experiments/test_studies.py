@@ -71,7 +71,7 @@ def test_paper_protocol_is_the_published_one() -> None:
 def test_wide_rows_of_an_hour_take_large_batches_by_map_and_are_narrow_by_evidence(
     name: str, wide: set[str]
 ) -> None:
-    found = {row.key: row.job for row in find(name, "hour").rows(0)}
+    found = {row.name: row.job for row in find(name, "hour").rows(0)}
     batches = {key: job.settings().batch_size for key, job in found.items()}
     assert max(batches.values()) == 256
     large = {key for key, size in batches.items() if size == 256}
