@@ -30,6 +30,7 @@ from torch import Tensor
 from ._evidence import Evidence
 from ._fit_of_data import Batches
 from ._prior import pathway_layers
+from ._verdict import breaking
 
 STEPS = 40
 
@@ -70,11 +71,9 @@ def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
     prior = evidence.prior
     gone: list[str] = []
     for layer, module in pathway_layers(evidence.network).items():
-        inside = {path: set(module.subspaces[path]) for path in module.paths}
-        for path, members in inside.items():
+        for path in breaking({path: module.subspaces[path] for path in module.paths}):
             names = [g.name for g in prior.of_path(layer, path)]
-            strictest = not any(members < others for others in inside.values())
-            if strictest or all(map(prior.is_out, names)):
+            if all(map(prior.is_out, names)):
                 continue
             if removal(evidence, names) > nats:
                 prior.take_out(evidence.network, names)

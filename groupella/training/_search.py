@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from groupella._files import write_text
 from groupella.evidence import Prior, Selection, exact_evidence, joint_size
+from groupella.evidence._verdict import breaking
 from groupella.likelihoods import Likelihood
 
 from ._checkpoint import CheckpointError
@@ -246,10 +247,8 @@ def _dead(found: Selection) -> list[tuple[str, str]]:
     """Paths that are not alive; a layer keeps its strictest, which break nothing."""
     dead = []
     for layer in found.layers:
-        members = [set(path.members) for path in layer.paths]
-        for path, mine in zip(layer.paths, members, strict=True):
-            if not path.alive and any(mine < others for others in members):
-                dead.append((layer.layer, path.path))
+        others = breaking({path.path: path.members for path in layer.paths})
+        dead += [(layer.layer, p.path) for p in layer.paths if not p.alive and p.path in others]
     return dead
 
 
