@@ -18,7 +18,7 @@ def planted(
         str,
         typer.Option(
             help="quick (minutes), full (hours), basin (deep, from the teacher), small (deep, "
-            "three seeds), fresh (the last of them)."
+            "three seeds), fresh (deep, a seed that no choice was made on)."
         ),
     ] = "quick",
     part: Annotated[

@@ -62,8 +62,8 @@ def small() -> list[Case]:
 
 
 def fresh() -> list[Case]:
-    """The deep cases of `quick` on a seed that no choice was made on."""
-    return [DeepCase(plant, seed=2) for plant in PLANTS]
+    """Deep cases on a seed that no choice was made on."""
+    return [DeepCase(plant, n, seed=5) for n in (5000, 1500) for plant in PLANTS]
 
 
 PRESETS: dict[str, Callable[[], list[Case]]] = {
