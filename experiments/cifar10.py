@@ -33,7 +33,7 @@ PUBLISHED: dict[str, tuple[tuple[float, float], tuple[float, float, float]]] = {
 
 @dataclass(frozen=True)
 class Cifar10:
-    """Settings of the study; `fc_alpha`, `fc_training` and `init` as in `toy`."""
+    """Settings of the study; `fc_alpha`, `fc_training` (FC and FC+CONV) and `init` as in `toy`."""
 
     alpha: int = 10
     fc_alpha: int = 10
@@ -54,11 +54,11 @@ class Cifar10:
 
     def _row(self, model: str, objective: str, seed: int) -> Row:
         by_map, by_evidence = PUBLISHED[model]
-        is_wide = model in ("FC", "FC+CONV")
+        has_full_fc = model in ("FC", "FC+CONV")
         learned: dict[str, Any] = {}
         if objective == "map":
             paper = dict(zip(("nll", "accuracy"), by_map, strict=True))
-            learned = {**(self.fc_training if is_wide else {}), "method": "map"}
+            learned = {**(self.fc_training if has_full_fc else {}), "method": "map"}
         else:
             paper = dict(zip(("nll", "accuracy", "evidence"), by_evidence, strict=True))
         job = Job(
@@ -67,7 +67,7 @@ class Cifar10:
             groups="z2",
             preset=f"cifar10/{model}",
             train_size=self.train_size,
-            alpha=self.fc_alpha if is_wide and objective == "evidence" else self.alpha,
+            alpha=self.fc_alpha if has_full_fc and objective == "evidence" else self.alpha,
             init=self.init if "+" in model and objective == "evidence" else "balanced",
             prior="lengthscales" if model.endswith("lengthscales") else "weights",
             seed=seed,

@@ -34,8 +34,9 @@ class Toy:
 
     fc_alpha: width of rows with a full FC path under evidence, whose curvature factors grow with
         its square; under MAP, which needs none, those rows are as wide as the others.
-    fc_training: what else is set in training the FC rows by MAP. At α = 10 they have 113 million
-        weights, and a step of the optimiser costs as much as passes over a hundred data.
+    fc_training: what else is set in training rows with a full FC path by MAP. At α = 10 they have
+        113 million weights, and a step of the optimiser costs as much as passes over a hundred
+        data.
     init: how paths start under evidence. Under MAP they start alike, as published: to make free
         paths start small with a high precision is to know already what evidence is to find.
     """

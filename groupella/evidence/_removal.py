@@ -27,10 +27,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from groupella._strictest import strictest
+
 from ._evidence import Evidence
 from ._fit_of_data import Batches
 from ._prior import pathway_layers
-from ._verdict import breaking
 
 STEPS = 40
 
@@ -64,16 +65,17 @@ def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
 
     Gradients and fixed points only find the nearest maximum of the evidence; a path that once
     fitted noise can sit in one although the network is better without it. A layer keeps its
-    strictest paths, which do not break any symmetry that others keep. Returns the names of the
+    strictest paths: without them it would still obey what it obeys. Returns the names of the
     groups taken out; see `Prior.take_out`. Curvature and fit that were observed before are those of
     the network with them: `evidence.collect(data)` renews them.
     """
     prior = evidence.prior
     gone: list[str] = []
     for layer, module in pathway_layers(evidence.network).items():
-        for path in breaking({path: module.subspaces[path] for path in module.paths}):
+        kept = strictest({path: module.subspaces[path] for path in module.paths})
+        for path in module.paths:
             names = [g.name for g in prior.of_path(layer, path)]
-            if all(map(prior.is_out, names)):
+            if path in kept or all(map(prior.is_out, names)):
                 continue
             if removal(evidence, names) > nats:
                 prior.take_out(evidence.network, names)

@@ -25,14 +25,6 @@ def verdict(
     )
 
 
-def breaking(subspaces: Mapping[str, Collection[str]]) -> list[str]:
-    """The paths that break a symmetry which another path keeps, all but a layer's strictest."""
-    inside = {path: set(members) for path, members in subspaces.items()}
-    return [
-        path for path, mine in inside.items() if any(mine < others for others in inside.values())
-    ]
-
-
 def verdict_text(members: Collection[str]) -> str:
     return " and ".join(members) if members else "none"
 

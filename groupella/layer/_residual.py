@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from groupella._exact import Exact
 from groupella._invariant_vectors import invariant_vectors
+from groupella._strictest import strictest
 from groupella.groups import FeatureSpace, GroupSet
 from groupella.paths import Path
 from groupella.paths._checks import check_input
@@ -121,24 +122,23 @@ class ResidualPathway(nn.Module):
     @property
     def strictest(self) -> tuple[str, ...]:
         """The paths that lie in the most members: no other path lies in all of theirs and more."""
-        inside = {name: set(members) for name, members in self.subspaces.items()}
-        return tuple(n for n in inside if not any(inside[n] < other for other in inside.values()))
+        return strictest(self.subspaces)
 
     @property
     def scales(self) -> dict[str, float]:
         """The share of each path in a Kaiming layer's initial output, as standard deviations."""
-        strictest = self.strictest
+        first = self.strictest
         small = SMALL if self.init == "earn" else 1.0
-        raw = {name: 1.0 if name in strictest else small for name in self.paths}
+        raw = {name: 1.0 if name in first else small for name in self.paths}
         total = math.sqrt(sum(v * v for v in raw.values()))
         return {name: v / total for name, v in raw.items()}
 
     @property
     def initial_precisions(self) -> dict[str, float]:
         """Prior precisions that go with `init`: 1, and 300 for a path that starts small."""
-        strictest = self.strictest
+        first = self.strictest
         held = SMALL_PRECISION if self.init == "earn" else 1.0
-        return {name: 1.0 if name in strictest else held for name in self.paths}
+        return {name: 1.0 if name in first else held for name in self.paths}
 
     def reset_parameters(self) -> None:
         for name, scale in self.scales.items():

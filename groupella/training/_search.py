@@ -3,11 +3,13 @@
 1. Several networks start from different weights and are trained for a few epochs; the few with the
    highest evidence are trained to the end, and the best of them is kept. Narrow networks have many
    optima, and their evidence tells bad ones apart long before training has ended.
-2. A path that is alive but cheap to remove is *doubtful*: while the other paths are not at their
-   optimum it may stand in for them. The network is trained on with it and without it, dead paths
-   taken out of both, and stays without it unless that costs some nats of evidence. Where the
-   network is small enough this is the exact evidence: Kronecker factors overstate the cost of a
-   doubtful path by tens of nats, which is what it is worth, and would take out true ones.
+2. A path that is alive but cheap to remove is *doubtful*, and so is one without which its layer
+   would obey something else: while the other paths are not at their optimum it may stand in for
+   them. The network is trained on with it and without it, dead paths taken out of both, and stays
+   without it unless that costs some nats of evidence. (Before training on, paths that nothing is
+   lost with seemed worth up to thousands of nats.) Where the network is small enough this is the
+   exact evidence: Kronecker factors overstate the cost of a doubtful path by tens of nats, which
+   is what it is worth, and would take out true ones.
 3. Where there are many data, a part of them is enough for 1, and better: the evidence of a path
    grows with the data, also of one that stands in for others. The network goes on with all data,
    on which doubts are settled: on a part, true paths are worth too little to tell.
@@ -18,6 +20,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,8 +30,9 @@ import torch
 from torch import Tensor, nn
 
 from groupella._files import write_text
-from groupella.evidence import Prior, Selection, exact_evidence, joint_size
-from groupella.evidence._verdict import breaking
+from groupella._strictest import strictest
+from groupella.evidence import LayerSelection, Prior, Selection, exact_evidence, joint_size
+from groupella.evidence._verdict import verdict
 from groupella.likelihoods import Likelihood
 
 from ._checkpoint import CheckpointError
@@ -46,8 +50,8 @@ class Search:
 
     restarts, first: so many starts, each trained for so many epochs.
     finalists: so many of them, those with the highest evidence, are trained to the end.
-    nats, doubt: a path worth less than `nats` by factored curvature is dead, one worth less than
-        `doubt` doubtful.
+    nats, doubt: a path worth less than `nats` by factored curvature is dead; one worth less than
+        `doubt` is doubtful, or worth more if what its layer obeys hangs on it.
     exact_nats: what a doubtful path must be worth to stay, by exact curvature on `subset` data.
     again, again_lr: epochs and learning rate of training on, with a doubtful path and without.
     most_trials: so many doubtful paths are tried, the cheapest first.
@@ -66,9 +70,18 @@ class Search:
 
     def __post_init__(self) -> None:
         for name in ("restarts", "first", "finalists", "subset", "again"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+            value = getattr(self, name)
+            require(isinstance(value, int) and value >= 1, name, "a whole number from 1", value)
+        require(
+            isinstance(self.most_trials, int) and self.most_trials >= 0,
+            "most_trials",
+            "a whole number from 0",
+            self.most_trials,
+        )
         for name in ("nats", "exact_nats", "again_lr"):
-            require(getattr(self, name) > 0, name, "positive", getattr(self, name))
+            value = getattr(self, name)
+            require(0 < value < math.inf, name, "positive and finite", value)
+        require(self.doubt >= self.nats, "doubt", f"at least nats, {self.nats:g}", self.doubt)
 
 
 @dataclass(frozen=True)
@@ -122,17 +135,19 @@ def best_start(
         )
         best.append((start.log_evidence, i, start))
         best = sorted(best, key=lambda one: -one[0])[: search.finalists]
-    finalists = [
-        train(
+    kept: Fit | None = None
+    while best:
+        _, i, start = best.pop(0)
+        end = train(
             start.network,
             f"best{i}",
             likelihood=start.likelihood,
             settings=replace(settings, burn_in=1),
             prior=start.prior,
         )
-        for _, i, start in best
-    ]
-    return max(finalists, key=lambda one: one.log_evidence)
+        kept = end if kept is None or end.log_evidence > kept.log_evidence else kept
+    assert kept is not None
+    return kept
 
 
 def go_on(
@@ -144,9 +159,9 @@ def go_on(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Train on, on more data, without the paths that are dead.
+    """Train on, on more data, without the paths that are dead: worth less than `nats` on the fewer.
 
-    The fit that is given keeps its network as it is.
+    They are out for good. The fit that is given keeps its network as it is.
     """
     search = Search() if search is None else search
     found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
@@ -228,12 +243,12 @@ def _try(
 def _doubtful(
     trained: Fit, found: Selection, search: Search, needed: set[tuple[str, str]]
 ) -> tuple[str, str] | None:
-    """The path that is cheapest to remove among those alive but not needed."""
+    """The path that is cheapest to remove among those that are doubtful and not known as needed."""
     costs = {
         (layer.layer, path.path): -path.removal
         for layer in found.layers
         for path in layer.paths
-        if search.nats <= -path.removal < search.doubt
+        if path.alive and (-path.removal < search.doubt or _decides(layer, path.path))
     }
     left = [
         key
@@ -243,12 +258,19 @@ def _doubtful(
     return min(left, key=lambda key: costs[key], default=None)
 
 
+def _decides(layer: LayerSelection, path: str) -> bool:
+    """Whether a layer would obey something else without a path."""
+    subspaces = {p.path: p.members for p in layer.paths}
+    live = {p.path for p in layer.paths if p.alive}
+    return verdict(live - {path}, subspaces) != verdict(live, subspaces)
+
+
 def _dead(found: Selection) -> list[tuple[str, str]]:
-    """Paths that are not alive; a layer keeps its strictest, which break nothing."""
+    """Paths that are not alive; a layer keeps its strictest ones."""
     dead = []
     for layer in found.layers:
-        others = breaking({path.path: path.members for path in layer.paths})
-        dead += [(layer.layer, p.path) for p in layer.paths if not p.alive and p.path in others]
+        kept = strictest({path.path: path.members for path in layer.paths})
+        dead += [(layer.layer, p.path) for p in layer.paths if not p.alive and p.path not in kept]
     return dead
 
 
@@ -258,7 +280,7 @@ def _groups(trained: Fit, paths: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _note(directory: Path, trained: Fit, dead: list[str], mine: list[str]) -> None:
-    """Write what is tried in a directory; refuse one where something else was."""
+    """Write what is trained on in a directory, and without what; refuse one of something else."""
     digest = hashlib.sha256()
     for _, tensor in sorted(trained.network.state_dict().items()):
         digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -267,10 +289,11 @@ def _note(directory: Path, trained: Fit, dead: list[str], mine: list[str]) -> No
     if file.exists():
         if json.loads(file.read_text(encoding="utf-8")) != note:
             raise CheckpointError(
-                f"{directory} holds a trial of another path or network; choose another directory"
+                f"{directory} holds trainings of another network, or without other paths; "
+                "choose another directory"
             )
         return
-    if any(directory.glob("*/*.safetensors")):
+    if any(directory.rglob("*.safetensors")):
         raise CheckpointError(f"{directory} holds trainings without their {file.name}")
     write_text(file, json.dumps(note, indent=1) + "\n")
 

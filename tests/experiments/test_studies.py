@@ -67,15 +67,15 @@ def test_paper_protocol_is_the_published_one() -> None:
         assert settings.method == "adam"
 
 
-@pytest.mark.parametrize(("name", "wide"), [("toy", {"FC"}), ("cifar10", {"FC", "FC+CONV"})])
-def test_wide_rows_of_an_hour_take_large_batches_by_map_and_are_narrow_by_evidence(
-    name: str, wide: set[str]
+@pytest.mark.parametrize(("name", "full"), [("toy", {"FC"}), ("cifar10", {"FC", "FC+CONV"})])
+def test_rows_of_an_hour_with_a_full_fc_path_take_large_batches_and_are_narrow_by_evidence(
+    name: str, full: set[str]
 ) -> None:
     found = {row.name: row.job for row in find(name, "hour").rows(0)}
     batches = {key: job.settings().batch_size for key, job in found.items()}
     assert max(batches.values()) == 256
     large = {key for key, size in batches.items() if size == 256}
-    assert {key.removesuffix(" map").split()[-1] for key in large} == wide
+    assert {key.removesuffix(" map").split()[-1] for key in large} == full
     narrow = {key for key, job in found.items() if job.alpha == 2}
     assert narrow == {key.replace("map", "evidence") for key in large}
     assert {job.alpha for key, job in found.items() if key not in narrow} == {10}

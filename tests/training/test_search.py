@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,7 +122,7 @@ def test_a_directory_with_a_trial_of_something_else_is_refused(tmp_path: Path) -
     search.settle(Student(), DATA, directory=tmp_path)  # type: ignore[arg-type]
     search.settle(Student(), DATA, directory=tmp_path)  # type: ignore[arg-type]
     other = Student(out=("layers.0/a",))
-    with pytest.raises(CheckpointError, match="doubt0 holds a trial of another path or network"):
+    with pytest.raises(CheckpointError, match="doubt0 holds trainings of another network"):
         search.settle(other, DATA, directory=tmp_path)  # type: ignore[arg-type]
 
 
@@ -135,10 +136,34 @@ def test_the_strictest_path_of_a_layer_stays_although_it_is_dead() -> None:
     ]
 
 
-@pytest.mark.parametrize("bad", [{"restarts": 0}, {"again": 0}, {"nats": 0.0}, {"subset": 0}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"restarts": 0},
+        {"restarts": 1.5},
+        {"first": 0},
+        {"finalists": 0},
+        {"again": 0},
+        {"nats": 0.0},
+        {"nats": float("inf")},
+        {"subset": 0},
+        {"doubt": 1.0},
+        {"doubt": float("nan")},
+        {"most_trials": -1},
+    ],
+)
 def test_bad_searches_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
         search.Search(**bad)
+
+
+@pytest.mark.parametrize(("out", "expected"), [((), []), (("layers.0/b",), ["a"])])
+@pytest.mark.usefixtures("tried")
+def test_a_path_on_which_the_verdict_hangs_is_tried_whatever_it_seems_worth(
+    out: tuple[str, ...], expected: list[str]
+) -> None:
+    _, trials = search.settle(Student(out), DATA, search.Search(doubt=50.0))  # type: ignore[arg-type]
+    assert [t.path for t in trials] == expected
 
 
 def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path) -> None:
@@ -154,19 +179,25 @@ def test_the_best_finalist_of_the_best_starts_is_kept(tmp_path: Path, finalists:
     def make(start: int) -> Any:
         return deep._student(0, start, train[0], teacher)
 
-    short = replace(deep.STUDENT, epochs=2, burn_in=1, curvature_subset=50)
+    settings = replace(deep.STUDENT, epochs=3, burn_in=2, curvature_subset=50)
     few = search.Search(restarts=3, first=2, finalists=finalists)
-    found = search.best_start(make, train, short, few, directory=tmp_path, progress=False)
+    found = search.best_start(make, train, settings, few, directory=tmp_path, progress=False)
+    short = replace(settings, epochs=2)
     starts = [fit(make(i), train, settings=short, progress=False) for i in range(3)]
     order = sorted(range(3), key=[-one.log_evidence for one in starts].__getitem__)
+    again = replace(settings, burn_in=1)
     ends = [
-        fit(starts[i].network, train, settings=short, prior=starts[i].prior, progress=False)
+        fit(starts[i].network, train, settings=again, prior=starts[i].prior, progress=False)
         for i in order[:finalists]
     ]
     best = max(ends, key=lambda one: one.log_evidence)
     assert {p.name for p in tmp_path.glob("best*")} == {f"best{i}" for i in order[:finalists]}
+    for place in tmp_path.glob("best*"):
+        shutil.rmtree(place)
+    resumed = search.best_start(make, train, settings, few, directory=tmp_path, progress=False)
     for name, weight in best.network.state_dict().items():
         assert torch.equal(found.network.state_dict()[name], weight)
+        assert torch.equal(resumed.network.state_dict()[name], weight)
 
 
 def test_a_path_that_the_data_need_stays_and_the_given_network_too(tmp_path: Path) -> None:
@@ -199,10 +230,12 @@ def test_a_network_goes_on_with_more_data_without_its_dead_paths(tmp_path: Path)
     x = torch.randn(200, 1, 4, 4)
     data = (x, (x - 0.5 * x.roll(1, dims=3)).flatten(1) + 0.1 * torch.randn(200, 16))
     part = (data[0][:50], data[1][:50])
-    trained = fit(network, part, Gaussian(), epochs=60, lr=0.02, progress=False)
+    options: dict[str, Any] = {"lr": 0.02, "prune_from": None}
+    trained = fit(network, part, Gaussian(), epochs=60, progress=False, **options)
     before = {n: w.clone() for n, w in network.state_dict().items()}
-    settings = Settings(epochs=20, lr=0.02)
-    found = search.go_on(trained, data, settings, directory=tmp_path, progress=False)
+    settings, strict = Settings(epochs=20, **options), search.Search(nats=10.0)
+    assert not any(trained.prior.is_out(g.name) for g in trained.prior)
+    found = search.go_on(trained, data, settings, strict, directory=tmp_path, progress=False)
     out = {path: found.prior.is_out(f"0/{path}") for path in ("trivial", "z2", "p4")}
     assert out == {"trivial": True, "z2": False, "p4": False}
     assert found.selection().verdicts == {"0": "z2"}
@@ -216,7 +249,10 @@ def test_a_network_goes_on_with_more_data_without_its_dead_paths(tmp_path: Path)
     for name, weight in expected.state_dict().items():
         assert torch.equal(found.network.state_dict()[name], weight)
 
-    again = search.go_on(trained, data, settings, directory=tmp_path, progress=False)
+    again = search.go_on(trained, data, settings, strict, directory=tmp_path, progress=False)
     assert again.log_evidence == found.log_evidence
-    with pytest.raises(CheckpointError, match="holds a trial of another path or network"):
-        search.go_on(found, data, settings, directory=tmp_path, progress=False)
+    with pytest.raises(CheckpointError, match="holds trainings of another network"):
+        search.go_on(found, data, settings, strict, directory=tmp_path, progress=False)
+    (tmp_path / "whole" / "trial.json").unlink()
+    with pytest.raises(CheckpointError, match="holds trainings without their"):
+        search.go_on(found, data, settings, strict, directory=tmp_path, progress=False)

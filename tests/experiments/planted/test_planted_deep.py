@@ -60,7 +60,7 @@ def test_layers_of_a_student_start_small_beside_what_skips_them(
     drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
 ) -> None:
     (x, _), _, teacher = drawn
-    for trunk, size in ((deep._student(0, 0, x, teacher), deep.START), (teacher, 1.0)):
+    for trunk, size in ((deep._student(0, 0, x, teacher), deep.LAYER_SIZE), (teacher, 1.0)):
         seen, skipped = trunk.inputs(0, x)
         made = trunk.pathway(0)(seen).std() / skipped.std()
         assert float(made.detach()) == pytest.approx(size, rel=0.1)
@@ -138,13 +138,16 @@ def test_a_search_on_a_part_goes_on_and_is_settled_on_all_data(
         monkeypatch.setattr(deep, name, value)
     monkeypatch.setattr(deep, "FORCED", replace(deep.FORCED, epochs=1))
     seen: list[tuple[str, int]] = []
+    handed: list[Any] = []
 
     def spied(name: str) -> Any:
         true = getattr(deep, name)
 
         def spy(*arguments: Any, **rest: Any) -> Any:
             seen.append((name, len(arguments[1][0])))
-            return true(*arguments, **rest)
+            found = true(*arguments, **rest)
+            handed.extend((arguments[0], found))
+            return found
 
         return spy
 
@@ -152,6 +155,10 @@ def test_a_search_on_a_part_goes_on_and_is_settled_on_all_data(
         monkeypatch.setattr(deep, name, spied(name))
     DeepCase(PLANT, n=100).run(tmp_path / "more")
     assert seen == [("best_start", 60), ("go_on", 100), ("settle", 100)]
+    assert handed[1] is handed[2]
+    assert handed[3] is handed[4]
     seen.clear()
+    handed.clear()
     DeepCase(PLANT, n=50).run(tmp_path / "fewer")
     assert seen == [("best_start", 50), ("settle", 50)]
+    assert handed[1] is handed[2]
