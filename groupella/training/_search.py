@@ -1,4 +1,4 @@
-"""Training that looks for the best network: restarts, one of them trained on, doubts settled.
+"""Training that looks for the best network: restarts, the best trained on, doubts settled.
 
 1. Several networks start from different weights and are trained for a few epochs; the few with the
    highest evidence are trained to the end, and the best of them is kept. Narrow networks have many
@@ -12,7 +12,7 @@
    is what it is worth, and would take out true ones.
 3. Where there are many data, a part of them is enough for 1, and better: the evidence of a path
    grows with the data, also of one that stands in for others. The network goes on with all data,
-   on which doubts are settled: on a part, true paths are worth too little to tell.
+   on which doubts are settled: on a part, a true path may be worth too little to tell.
 """
 
 from __future__ import annotations
@@ -164,8 +164,7 @@ def go_on(
     They are out for good. The fit that is given keeps its network as it is.
     """
     search = Search() if search is None else search
-    found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
-    dead = _groups(trained, _dead(found))
+    dead = _groups(trained, _dead(_selection(trained, search)))
     place = _below(directory, "whole")
     if place is not None:
         _note(place, trained, dead, [])
@@ -188,7 +187,7 @@ def settle(
     trials: list[Trial] = []
     needed: set[tuple[str, str]] = set()
     while len(trials) < search.most_trials:
-        found = trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
+        found = _selection(trained, search)
         doubtful = _doubtful(trained, found, search, needed)
         if doubtful is None:
             break
@@ -198,6 +197,11 @@ def settle(
         if not trial.out:
             needed.add(doubtful)
     return trained, tuple(trials)
+
+
+def _selection(trained: Fit, search: Search) -> Selection:
+    """What is alive, by what its removal costs alone."""
+    return trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
 
 
 def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, float, bool]:

@@ -200,13 +200,19 @@ def test_the_best_finalist_of_the_best_starts_is_kept(tmp_path: Path, finalists:
         assert torch.equal(resumed.network.state_dict()[name], weight)
 
 
-def test_a_path_that_the_data_need_stays_and_the_given_network_too(tmp_path: Path) -> None:
+def shifted() -> tuple[nn.Sequential, tuple[torch.Tensor, torch.Tensor]]:
+    """A layer with paths for p4, z2 and neither, and data that need z2."""
     torch.manual_seed(0)
     groups = GroupSet(trivial(), z2(), p4())
     space = groups.space((4, 4), 1, "trivial")
     network = nn.Sequential(ResidualPathway(space, space, groups), nn.Flatten())
     x = torch.randn(200, 1, 4, 4)
     data = (x, (x - 0.5 * x.roll(1, dims=3)).flatten(1) + 0.1 * torch.randn(200, 16))
+    return network, data
+
+
+def test_a_path_that_the_data_need_stays_and_the_given_network_too(tmp_path: Path) -> None:
+    network, data = shifted()
     trained = fit(network, data, Gaussian(), epochs=60, lr=0.02, progress=False)
     before = {n: w.clone() for n, w in network.state_dict().items()}
     every = search.Search(doubt=1e9, again=30)
@@ -223,12 +229,7 @@ def test_a_path_that_the_data_need_stays_and_the_given_network_too(tmp_path: Pat
 
 
 def test_a_network_goes_on_with_more_data_without_its_dead_paths(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    groups = GroupSet(trivial(), z2(), p4())
-    space = groups.space((4, 4), 1, "trivial")
-    network = nn.Sequential(ResidualPathway(space, space, groups), nn.Flatten())
-    x = torch.randn(200, 1, 4, 4)
-    data = (x, (x - 0.5 * x.roll(1, dims=3)).flatten(1) + 0.1 * torch.randn(200, 16))
+    network, data = shifted()
     part = (data[0][:50], data[1][:50])
     options: dict[str, Any] = {"lr": 0.02, "prune_from": None}
     trained = fit(network, part, Gaussian(), epochs=60, progress=False, **options)
