@@ -8,6 +8,11 @@ treats the prior exactly instead. With m, v Adam's moments of ∇f, d = √v + �
     w ← (w − η m/d) / (1 + η (δ/N) / d),
 
 whose fixed points satisfy m = −(δ/N) w, the stationary points of the objective.
+
+Where a gradient is zero from some step on (behind a unit that is never active), m falls by β₁ a
+step and w by the factor above. Floats do not fall to zero but to the smallest subnormal number and
+stay there, and processors calculate with subnormal numbers many times slower. Such w, m and v are
+set to zero now and then.
 """
 
 from __future__ import annotations
@@ -17,12 +22,17 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import hardshrink
 
 from ._settings import PriorStep
 
 EPSILON = 1e-8
 BETAS = (0.9, 0.999)
 PART = 1 << 17
+FLUSH_EVERY = 100  # steps
+# What is set to zero, in units of the smallest normal number: what could become subnormal until the
+# next time, at m ← β₁ m and v ← β₂ v.
+TINY_FIRST, TINY_SECOND = 1e8, 10.0
 
 
 class WeightStep:
@@ -64,6 +74,23 @@ class WeightStep:
         if self.prior_step == "proximal" and weights:
             self._shrink(weights, [lr * s for s in scales])
         self.optimiser.zero_grad(set_to_none=True)
+        if self._steps % FLUSH_EVERY == 0:
+            self._flush()
+
+    @property
+    def _steps(self) -> int:
+        """So far; a resumed run goes on counting."""
+        return max((int(state["step"]) for state in self.optimiser.state.values()), default=0)
+
+    def _flush(self) -> None:
+        for parameter, state in self.optimiser.state.items():
+            tiny = torch.finfo(parameter.dtype).tiny
+            for values, bound in (
+                (parameter, TINY_FIRST),
+                (state["exp_avg"], TINY_FIRST),
+                (state["exp_avg_sq"], TINY_SECOND),
+            ):
+                values.copy_(hardshrink(values, bound * tiny))
 
     def _shrink(self, weights: list[Tensor], strengths: Sequence[float]) -> None:
         states = [self.optimiser.state[p] for p in weights]

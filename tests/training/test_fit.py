@@ -143,21 +143,6 @@ def test_training_ends_at_the_map_of_ridge_regression(prior_step: Any) -> None:
     torch.testing.assert_close(model.weight.detach().T, exact, rtol=0, atol=1e-4)
 
 
-def test_weights_follow_a_rise_of_their_precision_at_once() -> None:
-    def size_after_a_rise(prior_step: Any) -> float:
-        weight = nn.Parameter(torch.ones(1000))
-        step = WeightStep({"w": weight}, 1, prior_step)
-        generator = torch.Generator().manual_seed(0)
-        for number in range(120):
-            weight.grad = weight.detach() + torch.randn(1000, generator=generator)
-            step.step(0.003, {"w": 1.0 if number < 100 else 1e4})
-        return float(weight.detach().square().mean().sqrt())
-
-    # The mean gradient of about ten steps, 0.3, over the precision.
-    assert size_after_a_rise("proximal") < 1e-4
-    assert size_after_a_rise("gradient") > 1e-3
-
-
 def test_gaussian_noise_is_learned() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(200, 4, generator=generator)
@@ -505,22 +490,3 @@ def test_checkpoints_of_other_runs_are_refused_and_kept(tmp_path: Path) -> None:
         again(network(), data())
     (tmp_path / "last.safetensors").write_bytes(before["last.safetensors"])
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-def test_a_large_weight_steps_in_parts_with_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stepped(part: int) -> dict[str, nn.Parameter]:
-        monkeypatch.setattr("groupella.training._weights.PART", part)
-        generator = torch.Generator().manual_seed(0)
-        sizes = {"large": (30, 40), "turned": (30, 40), "small": (5,)}
-        weights = {n: nn.Parameter(torch.randn(s, generator=generator)) for n, s in sizes.items()}
-        weights["turned"] = nn.Parameter(weights["turned"].detach().T)
-        step = WeightStep(weights, 100, "proximal")
-        for _ in range(3):
-            for weight in weights.values():
-                weight.grad = torch.randn(weight.shape, generator=generator)
-            step.step(0.01, {"large": 1e3, "turned": 2e3, "small": 3e3})
-        return weights
-
-    whole, parts = stepped(10**9), stepped(64)
-    for name, weight in whole.items():
-        assert torch.equal(weight, parts[name]), name
