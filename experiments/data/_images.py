@@ -36,7 +36,8 @@ class ImageData:
     unit variance over the *training* images; labels are ``int64`` indices into ``classes``.
     ``augmentation`` is for training batches only, and ``None`` where the paper uses none.
     ``obeys`` names the symmetry of the labels where it is known by construction. ``remarks`` say
-    what the construction cannot promise.
+    what the construction cannot promise. ``shown`` are the values before the normalisation that
+    are shown as black and as white.
     """
 
     train_x: Tensor
@@ -51,6 +52,7 @@ class ImageData:
     augmentation: Augmentation | None = None
     obeys: str | None = None
     remarks: tuple[str, ...] = ()
+    shown: tuple[float, float] = (0.0, 1.0)
 
     @property
     def channels(self) -> int:
@@ -62,15 +64,32 @@ class ImageData:
         return int(self.train_x.shape[2]), int(self.train_x.shape[3])
 
     def pixels(self, x: Tensor) -> Tensor:
-        """Undoes the normalisation, for showing images: black is 0, white 1."""
+        """Undoes the normalisation, for showing images: black is 0, white 1.
+
+        Values that lie in [0, 1] come back as they were; others are scaled by ``shown``.
+        """
         mean = torch.tensor(self.mean, dtype=x.dtype, device=x.device).view(-1, 1, 1)
         std = torch.tensor(self.std, dtype=x.dtype, device=x.device).view(-1, 1, 1)
-        return x * std + mean
+        black, white = self.shown
+        return (x * std + mean - black) / (white - black)
 
     def __repr__(self) -> str:
         n, m = len(self.train_y), len(self.test_y)
         size = "×".join(map(str, self.train_x.shape[1:]))
         return f"ImageData({self.name!r}: {n} + {m} images of {size}, {len(self.classes)} classes)"
+
+
+def shown_range(x: Tensor) -> tuple[float, float]:
+    """What to show as black and as white: 0 and 1 where that suits the values, else their range.
+
+    It suits values in [0, 1] unless all are so small that every image would be nearly black, as
+    those of masks stored as the bytes 0 and 1.
+    """
+    low, high = float(x.min()), float(x.max())
+    slack = 1e-4  # interpolation rounds
+    if (low >= -slack and 0.25 <= high <= 1 + slack) or low == high:
+        return 0.0, 1.0
+    return low, high
 
 
 def moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -16,7 +16,7 @@ from groupella.groups import Symmetry, c4, mirror, trivial, z2
 from ._augment import Augmentation
 from ._catalogue import FILE_SETS
 from ._errors import DataError
-from ._images import ImageData, Images, moments, standardise_
+from ._images import ImageData, Images, moments, shown_range, standardise_
 from ._moved import Moved
 from ._own import from_folder, from_npz
 from ._sources import PathLike, digits, public
@@ -81,6 +81,7 @@ def load(
 
     task = motion.task(images.classes, (int(train_x.shape[-2]), int(train_x.shape[-1])))
     mean, std = moments(train_x)
+    shown = shown_range(train_x)
     return ImageData(
         train_x=standardise_(_owned(train_x, images.train_x), mean, std),
         train_y=train_y,
@@ -94,6 +95,7 @@ def load(
         augmentation=_augmentation(images, task.classes == images.classes, mean, std),
         obeys=task.obeys,
         remarks=task.remarks,
+        shown=shown,
     )
 
 

@@ -33,6 +33,7 @@ def from_npz(path: Path, seed: int = 0) -> Images:
     Either ``train_x, train_y, test_x, test_y`` (or Keras' ``x_train, …``), or ``x, y`` (or
     ``images, labels``), of which a random fifth of every class becomes the test set. Images:
     (n, h, w), (n, h, w, channels) or (n, channels, h, w), the shorter axis being the channels.
+    Integers from 0 to 255 are 8-bit values whatever their type; all other numbers stay as they are.
     Labels: (n,), integers or strings. ``classes`` may name the classes 0, 1, ….
     """
     try:
@@ -49,7 +50,7 @@ def from_npz(path: Path, seed: int = 0) -> Images:
     else:
         train_x, train_y, test_x, test_y = _split_whole(path, arrays, seed)
     classes, (labels, test_labels) = _numbered([train_y, test_y], given, path)
-    train, test = _as_images(train_x, path), _as_images(test_x, path)
+    train, test = _as_images(train_x, test_x, path)
     if train.shape[1:] != test.shape[1:]:
         raise DataError(
             f"{str(path)!r}: training images are {tuple(train.shape[1:])}, test images "
@@ -112,8 +113,27 @@ def _stratified(labels: Array, seed: int) -> tuple[npt.NDArray[np.intp], npt.NDA
     return np.sort(order[~test]), np.sort(order[test])
 
 
-def _as_images(x: Array, path: Path) -> Tensor:
-    """(n, channels, h, w), 8-bit or float32."""
+def _as_images(train: Array, test: Array, path: Path) -> tuple[Tensor, Tensor]:
+    """(n, channels, h, w), both 8-bit or both float32: one scale for training and test images."""
+    for x in (train, test):
+        if x.dtype.kind not in "buif":
+            raise DataError(f"{str(path)!r}: images of type {x.dtype}; expected real numbers")
+    whole = [x.dtype.kind in "bui" for x in (train, test)]
+    if whole[0] != whole[1]:
+        raise DataError(
+            f"{str(path)!r}: training images are {train.dtype}, test images {test.dtype}; expected "
+            f"integers in both or floats in both, since 8-bit integers are divided by 255"
+        )
+    spans = [(x.min(), x.max()) for x in (train, test) if x.size]
+    eight_bit = whole[0] and all(low >= 0 and high <= 255 for low, high in spans)
+    first, second = (
+        _tensor(_channels_first(x, path), np.uint8 if eight_bit else np.float32, path)
+        for x in (train, test)
+    )
+    return first, second
+
+
+def _channels_first(x: Array, path: Path) -> Array:
     if x.ndim == 3:
         x = x[:, None]
     elif x.ndim == 4 and x.shape[3] < min(x.shape[1], x.shape[2]):
@@ -123,11 +143,11 @@ def _as_images(x: Array, path: Path) -> Tensor:
             f"{str(path)!r}: images of shape {x.shape}; expected (n, h, w), (n, h, w, channels) or "
             f"(n, channels, h, w) with fewer channels than pixels along a side"
         )
-    if x.dtype == np.uint8:
-        return torch.from_numpy(np.ascontiguousarray(x))
-    if not np.issubdtype(x.dtype, np.number) and x.dtype != np.bool_:
-        raise DataError(f"{str(path)!r}: images of type {x.dtype}; expected numbers")
-    values = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32))
+    return x
+
+
+def _tensor(x: Array, dtype: npt.DTypeLike, path: Path) -> Tensor:
+    values = torch.from_numpy(np.ascontiguousarray(x, dtype=dtype))
     if not bool(torch.isfinite(values).all()):
         raise DataError(f"{str(path)!r}: some pixels are not finite numbers")
     return values

@@ -78,6 +78,61 @@ def test_the_shorter_axis_is_the_channels(rng, tmp_path: Path, shape, expected) 
     np.testing.assert_allclose(images.train_x[0], first, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.int16, np.uint16, np.uint8])
+def test_integers_up_to_255_are_8_bit_values(rng, tmp_path: Path, dtype: type) -> None:
+    x = rng.integers(0, 256, (12, 6, 6))
+    x[0, 0, 0], x[0, 0, 1] = 0, 255
+    y = np.arange(12) % 3
+    path = write(tmp_path / "a.npz", train_x=x.astype(dtype), train_y=y, test_x=x[:6], test_y=y[:6])
+    images = from_npz(path)
+    assert images.train_x.dtype == images.test_x.dtype == torch.uint8
+    data = load(path)
+    np.testing.assert_allclose(data.pixels(data.train_x)[:, 0], x / 255, atol=1e-6)
+    np.testing.assert_allclose(data.pixels(data.test_x)[:, 0], x[:6] / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("scale", "dtype"),
+    [(255, float), (4095, int), (16, int), (1, int), (1, bool), (1e-3, float)],
+)
+def test_other_ranges_are_shown_from_black_to_white(
+    rng, tmp_path: Path, scale: float, dtype: type
+) -> None:
+    x = (rng.integers(0, 2, (12, 6, 6)) * scale).astype(dtype)
+    y = np.arange(12) % 3
+    data = load(write(tmp_path / "a.npz", train_x=x, train_y=y, test_x=x, test_y=y))
+    np.testing.assert_allclose(data.pixels(data.train_x)[:, 0], x.astype(float) / scale, atol=1e-5)
+    normal = (x - x.mean(dtype=float)) / x.std(dtype=float)
+    np.testing.assert_allclose(data.train_x[:, 0], normal, atol=1e-4)
+
+
+def test_negative_values_are_shown(rng, tmp_path: Path) -> None:
+    x = rng.uniform(-1, 1, (12, 6, 6))
+    y = np.arange(12) % 3
+    data = load(write(tmp_path / "a.npz", train_x=x, train_y=y, test_x=x, test_y=y))
+    expected = (x - x.min()) / (x.max() - x.min())
+    np.testing.assert_allclose(data.pixels(data.train_x)[:, 0], expected, atol=1e-6)
+
+
+def test_values_between_0_and_1_are_shown_as_they_are(rng, tmp_path: Path) -> None:
+    x = rng.uniform(0.2, 0.7, (12, 6, 6))
+    y = np.arange(12) % 3
+    data = load(write(tmp_path / "a.npz", train_x=x, train_y=y, test_x=x, test_y=y))
+    np.testing.assert_allclose(data.pixels(data.train_x)[:, 0], x, atol=1e-6)
+
+
+def test_training_and_test_images_have_one_scale(rng, tmp_path: Path) -> None:
+    y = np.arange(12) % 3
+    small, large = rng.integers(0, 256, (12, 6, 6)), rng.integers(0, 4096, (12, 6, 6))
+    path = write(tmp_path / "a.npz", train_x=small, train_y=y, test_x=large, test_y=y)
+    images = from_npz(path)
+    np.testing.assert_array_equal(images.train_x[:, 0], small)
+    np.testing.assert_array_equal(images.test_x[:, 0], large)
+    path = write(tmp_path / "b.npz", train_x=small, train_y=y, test_x=small / 255, test_y=y)
+    with pytest.raises(DataError, match="are int64, test images float64; expected integers in bo"):
+        from_npz(path)
+
+
 def test_strings_and_named_classes(rng, tmp_path: Path) -> None:
     x = rng.random((6, 5, 5))
     path = write(tmp_path / "a.npz", x=x, y=np.array(["dog", "cat"] * 3))
@@ -99,7 +154,7 @@ def test_strings_and_named_classes(rng, tmp_path: Path) -> None:
         ({"x": np.zeros((4, 5)), "y": np.arange(4) % 2}, "expected .n, h, w."),
         ({"x": np.zeros((4, 6, 6, 6)), "y": np.arange(4) % 2}, "fewer channels than pixels"),
         ({"x": np.full((4, 5, 5), np.nan), "y": np.arange(4) % 2}, "not finite"),
-        ({"x": np.full((4, 5, 5), "a"), "y": np.arange(4) % 2}, "expected numbers"),
+        ({"x": np.full((4, 5, 5), "a"), "y": np.arange(4) % 2}, "expected real numbers"),
         ({"x": np.zeros((0, 5, 5)), "y": np.zeros(0, int)}, "0 images"),
     ],
 )
