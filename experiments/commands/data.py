@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,9 @@ Name = Annotated[
         autocompletion=lambda: ["mnist", "cifar10", "cifar100"],
     ),
 ]
-Place = Annotated[Path | None, typer.Option(help="The directory; else GROUPELLA_DATA or a cache.")]
+Place = Annotated[
+    Path | None, typer.Option(help="The directory; else GROUPELLA_DATA, else a cache.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -26,22 +30,19 @@ def fetch(
     name: Name,
     data_dir: Place = None,
     mirror: Annotated[
-        str | None, typer.Option(help="The address of a directory with the files.")
+        str | None,
+        typer.Option(help="The address of a directory with the files, tried before the others."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a data set, unless it is there and sound.
+    """Download what of a data set is not there and sound, and print the directory.
 
     Example: groupella data fetch mnist --data-dir my-data
     """
-    from groupella.experiments.data import DataError
     from groupella.experiments.data import fetch as download
 
-    try:
+    with _one_message("fetch"):
         place = download(name, data_dir, mirror, progress=not as_json)
-    except (DataError, ValueError) as error:
-        typer.echo(f"groupella data fetch: {error}", err=True)
-        raise typer.Exit(1) from error
     typer.echo(json.dumps({"name": name, "directory": str(place)}) if as_json else str(place))
 
 
@@ -51,20 +52,28 @@ def verify(name: Name, data_dir: Place = None, as_json: AsJson = False) -> None:
 
     Example: groupella data verify cifar10 --data-dir my-data
     """
-    from groupella.experiments.data import DataError
     from groupella.experiments.data import verify as check
 
-    try:
+    with _one_message("verify"):
         checks = check(name, data_dir)
-    except (DataError, ValueError) as error:
-        typer.echo(f"groupella data verify: {error}", err=True)
-        raise typer.Exit(1) from error
     sound = all(c.ok for c in checks)
     if as_json:
         files = {c.member: c.problem or None for c in checks}
         typer.echo(json.dumps({"name": name, "sound": sound, "problems": files}))
     else:
         for c in checks:
-            typer.echo(f"{'ok' if c.ok else 'BAD':>4}  {c.member}  {c.problem or ''}")
+            typer.echo(f"{'ok' if c.ok else 'BAD':>4}  {c.member}  {c.problem or ''}".rstrip())
     if not sound:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _one_message(command: str) -> Iterator[None]:
+    """Errors as one message: exit code 2 for wrong arguments, 1 for files that cannot be had."""
+    from groupella.experiments.data import DataError
+
+    try:
+        yield
+    except (DataError, ValueError) as error:
+        typer.echo(f"groupella data {command}: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ValueError) else 1) from error

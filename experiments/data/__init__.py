@@ -2,12 +2,13 @@
 
 from ._augment import Augmentation
 from ._errors import DataError
+from ._fetch import fetch, verify
 from ._images import ImageData, Images
 from ._load import BASES, TRANSFORMS, labelled, load
 from ._locate import FileCheck
 from ._moved import Moved
 from ._own import from_folder, from_npz
-from ._sources import digits, fetch, public, verify
+from ._sources import digits, public
 from ._transforms import Resized, Rotated, Task, Transform, Translated
 
 __all__ = [

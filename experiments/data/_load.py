@@ -16,10 +16,11 @@ from groupella.groups import Symmetry, c4, mirror, trivial, z2
 from ._augment import Augmentation
 from ._catalogue import FILE_SETS
 from ._errors import DataError
+from ._fetch import PathLike
 from ._images import ImageData, Images, moments, shown_range, standardise_
 from ._moved import Moved
 from ._own import from_folder, from_npz
-from ._sources import PathLike, digits, public
+from ._sources import digits, public
 from ._transforms import Resized, Rotated, Transform, Translated
 
 BASES = ("digits", *FILE_SETS)

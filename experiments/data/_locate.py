@@ -1,6 +1,8 @@
 """Finding a data set's files in a directory, and reading them with their checksums verified.
 
-The files may lie loose, or inside a tar file that is read as a stream and never unpacked to disk.
+The files may lie loose, or inside a tar file that is read as a stream and never unpacked to disk. A
+directory may hold several copies, and a damaged one must not hide a sound one: ``locate`` gives
+them all, and whoever reads takes the first that is sound.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ._catalogue import FileSet, Member
-from ._errors import DataError
+from ._errors import DataArgumentError, DataError
 
 # Larger than any member; what claims to be larger is not what it says it is.
 _LARGEST = 300_000_000
@@ -26,15 +28,24 @@ _DAMAGED = (EOFError, OSError, tarfile.TarError, lzma.LZMAError, zlib.error)
 
 @dataclass(frozen=True)
 class Located:
-    """Where a data set lies: its loose ``paths``, one per member, or one ``archive``."""
+    """A copy in ``folder``: loose, with a path (or ``None``) per member, or one ``archive``."""
 
     files: FileSet
-    paths: tuple[Path, ...] = ()
+    folder: Path
+    paths: tuple[Path | None, ...] = ()
     archive: Path | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The members that have no file; what an archive lacks shows only when it is read."""
+        if self.archive is not None:
+            return ()
+        members = zip(self.files.members, self.paths, strict=True)
+        return tuple(member.name for member, path in members if path is None)
 
     def fingerprint(self) -> str:
         """Changes when a file is moved, replaced or edited; does not read the files."""
-        paths = (self.archive,) if self.archive else self.paths
+        paths = (self.archive,) if self.archive else [path for path in self.paths if path]
         stats = [(str(path.resolve()), path.stat()) for path in paths]
         parts = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -53,39 +64,34 @@ class FileCheck:
         return not self.problem
 
 
-def data_directory(given: str | os.PathLike[str] | None = None) -> Path | None:
+def named_directory(given: str | os.PathLike[str] | None = None) -> Path | None:
     """The user's data directory: as given, else ``GROUPELLA_DATA``, else ``None``."""
     named = os.fspath(given) if given is not None else os.environ.get("GROUPELLA_DATA", "")
-    if not named:
-        return None
-    path = Path(named).expanduser()
-    if not path.is_dir():
+    return Path(named).expanduser() if named else None
+
+
+def data_directory(given: str | os.PathLike[str] | None = None) -> Path | None:
+    """``named_directory``, which must exist."""
+    path = named_directory(given)
+    if path is not None and not path.is_dir():
         origin = "the data directory" if given is not None else "GROUPELLA_DATA"
-        raise DataError(f"{origin} {str(path)!r} is not a directory")
+        raise DataArgumentError(f"{origin} {str(path)!r} is not a directory")
     return path
 
 
-def locate(files: FileSet, directory: Path, incomplete_raises: bool = True) -> Located | None:
-    """The data set in ``directory``, or ``None``. A part of a set raises, unless told not to."""
-    partial: DataError | None = None
+def locate(files: FileSet, directory: Path) -> list[Located]:
+    """The copies in ``directory``, the preferred first and those with missing files last."""
+    copies = []
     for folder in (directory / name for name in files.folders):
         if not folder.is_dir():
             continue
-        found = [_loose(member, folder) for member in files.members]
-        paths = tuple(path for path in found if path is not None)
-        if len(paths) == len(files.members):
-            return Located(files, paths)
-        if paths and partial is None:
-            names = [m.name for m, path in zip(files.members, found, strict=True) if path is None]
-            partial = DataError(
-                f"{files.name} in {str(folder)!r} is incomplete: missing {', '.join(names)}"
-            )
+        paths = tuple(_loose(member, folder) for member in files.members)
+        if any(paths):
+            copies.append(Located(files, folder, paths))
         for path in sorted(folder.iterdir()):
             if re.fullmatch(files.archive, path.name.lower()) and path.is_file():
-                return Located(files, archive=path)
-    if partial is not None and incomplete_raises:
-        raise partial
-    return None
+                copies.append(Located(files, folder, archive=path))
+    return sorted(copies, key=lambda copy: len(copy.missing) > 0)
 
 
 def _loose(member: Member, folder: Path) -> Path | None:
@@ -93,10 +99,15 @@ def _loose(member: Member, folder: Path) -> Path | None:
 
 
 def read_members(located: Located) -> Iterator[tuple[Member, bytes]]:
-    """Every member with its content, verified; the first that is altered raises."""
+    """Every member with its content, verified; the first that is missing or altered raises."""
+    if located.missing:
+        raise DataError(
+            f"{located.files.name} in {str(located.folder)!r} is incomplete: missing "
+            f"{', '.join(located.missing)}"
+        )
     for member, check, content in _examine(located):
         if not check.ok:
-            raise DataError(f"{check.problem}; replace it, or remove it to download it again")
+            raise DataError(check.problem)
         yield member, content
 
 
@@ -110,6 +121,10 @@ def _examine(located: Located) -> Iterator[tuple[Member, FileCheck, bytes]]:
         yield from _examine_archive(located.files, located.archive)
         return
     for member, path in zip(located.files.members, located.paths, strict=True):
+        if path is None:
+            where = located.folder / member.name
+            yield member, FileCheck(member.name, where, f"{str(where)!r} is missing"), b""
+            continue
         try:
             content, problem = path.read_bytes(), ""
         except OSError as error:

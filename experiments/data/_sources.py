@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
+import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._cache import cache_directory, cached, stored
+from ._cache import cached, stored
 from ._catalogue import FileSet, file_set
-from ._download import download as download_file
 from ._errors import DataError
+from ._fetch import PathLike, download_missing, downloads, fetch_command, warn_of
 from ._formats import Bytes, parse_idx, parse_pickle
 from ._images import Images
-from ._locate import FileCheck, Located, check_members, data_directory, locate, read_members
-
-PathLike = str | os.PathLike[str]
+from ._locate import Located, data_directory, locate, read_members
 
 _DIGITS_FOR_TRAINING = 1400
 
@@ -42,8 +38,10 @@ def public(
 ) -> Images:
     """A public data set: from the data directory, else the cache, else the network."""
     files = file_set(name)
-    located = _on_this_machine(files, data_dir)
-    if located is None:
+    directory = data_directory(data_dir)
+    copies = locate(files, directory) if directory is not None else []
+    copies += [copy for copy in locate(files, downloads()) if not copy.missing]
+    if not copies:
         kept = stored(name)
         if kept is not None:
             return kept
@@ -52,51 +50,29 @@ def public(
                 f"{name} is not on this machine; get it with `groupella data fetch {name}`, or "
                 f"name a directory that holds it with GROUPELLA_DATA or --data-dir"
             )
-        fetch(name, progress=progress)
-        located = _on_this_machine(files, data_dir)
-    if located is None:
-        raise DataError(f"{name} was downloaded, but has gone from {str(_downloads())!r}")
-    return cached(name, located.fingerprint(), lambda: _parse(located))
+        download_missing(files, downloads(), None, progress)
+        copies = locate(files, downloads())
+    return _first_sound(files, copies, data_dir)
 
 
-def fetch(
-    name: str,
-    data_dir: PathLike | None = None,
-    mirror: str | None = None,
-    progress: bool = True,
-) -> Path:
-    """Downloads ``name``, unless it is there and sound, and gives the directory that holds it.
-
-    That is ``data_dir`` where one is given, else a part of the cache directory. ``mirror`` is the
-    address of a directory with the files, tried before the public mirrors.
-    """
-    files = file_set(name)
-    base = _downloads() if data_dir is None else Path(data_dir).expanduser()
-    located = locate(files, base, incomplete_raises=False)
-    if located is None or not all(check.ok for check in check_members(located)):
-        for item in files.downloads:
-            urls = (f"{mirror.rstrip('/')}/{item.file}",) if mirror else ()
-            item = dataclasses.replace(item, urls=urls + item.urls)
-            download_file(item, base / files.folders[0], progress)
-    return base
-
-
-def verify(name: str, data_dir: PathLike | None = None) -> list[FileCheck]:
-    """Reads every file of ``name`` and compares its checksum with the known one."""
-    located = _on_this_machine(file_set(name), data_dir)
-    if located is None:
-        raise DataError(f"the files of {name} are not on this machine: nothing to verify")
-    return check_members(located)
-
-
-def _downloads() -> Path:
-    return cache_directory() / "downloads"
-
-
-def _on_this_machine(files: FileSet, data_dir: PathLike | None) -> Located | None:
-    directory = data_directory(data_dir)
-    found = locate(files, directory) if directory is not None else None
-    return found or locate(files, _downloads(), incomplete_raises=False)
+def _first_sound(files: FileSet, copies: list[Located], data_dir: PathLike | None) -> Images:
+    """The images of the first sound copy; what is wrong with those before it is a warning."""
+    for copy in copies:
+        kept = None if copy.missing else stored(files.name, copy.fingerprint())
+        if kept is not None:
+            return kept
+    problems = []
+    for copy in copies:
+        try:
+            images = cached(files.name, copy.fingerprint(), functools.partial(_parse, copy))
+        except DataError as error:
+            problems.append(str(error))
+            continue
+        if problems:
+            warn_of(problems, copy)
+        return images
+    wrong = "; ".join(problems) or f"{files.name} has gone from this machine"
+    raise DataError(f"{wrong}. Get a sound copy with `{fetch_command(files.name, data_dir)}`")
 
 
 def _parse(located: Located) -> Images:

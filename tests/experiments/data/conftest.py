@@ -9,6 +9,7 @@ import io
 import pickle
 import re
 import struct
+import tarfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Tiny:
     contents: dict[str, bytes]
     train_x: np.ndarray
     train_y: np.ndarray
+    pages: dict[str, bytes]  # what a mirror serves
 
     def write(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,24 @@ class Tiny:
         return folder
 
 
-def install(monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, bytes]) -> FileSet:
+def packed(folder: str, contents: dict[str, bytes]) -> bytes:
+    """The files as a tar.gz."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, content in contents.items():
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return out.getvalue()
+
+
+def install(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    contents: dict[str, bytes],
+    train_x: np.ndarray,
+    train_y: np.ndarray,
+) -> Tiny:
     known = _catalogue.FILE_SETS[name]
     members = []
     for member, (file, content) in zip(known.members, contents.items(), strict=True):
@@ -64,13 +83,17 @@ def install(monkeypatch: pytest.MonkeyPatch, name: str, contents: dict[str, byte
         if file.endswith(".gz"):
             forms += [(other, md5(gzip.decompress(content))) for other, _ in member.forms[1:]]
         members.append(Member(tuple(forms)))
+    wanted = {item.file for item in known.downloads}
+    pages = (
+        contents if wanted == set(contents) else {f: packed("batches", contents) for f in wanted}
+    )
     downloads = tuple(
         Download(file, len(content), hashlib.sha256(content).hexdigest(), ())
-        for file, content in contents.items()
+        for file, content in pages.items()
     )
     files = FileSet(name, known.title, known.folders, known.archive, tuple(members), downloads)
     monkeypatch.setitem(_catalogue.FILE_SETS, name, files)
-    return files
+    return Tiny(files, contents, train_x, train_y, pages)
 
 
 @pytest.fixture
@@ -87,7 +110,7 @@ def tiny_mnist(monkeypatch: pytest.MonkeyPatch) -> Tiny:
         "t10k-labels-idx1-ubyte.gz": test_y,
     }
     contents = {name: gzip.compress(idx(array), mtime=0) for name, array in arrays.items()}
-    return Tiny(install(monkeypatch, "mnist", contents), contents, train_x, train_y)
+    return install(monkeypatch, "mnist", contents, train_x, train_y)
 
 
 def python2_pickle(value: dict[bytes, object]) -> bytes:
@@ -122,7 +145,26 @@ def tiny_cifar10(monkeypatch: pytest.MonkeyPatch) -> Tiny:
     names = [b"airplane", b"automobile", b"bird", b"cat", b"deer"]
     names += [b"dog", b"frog", b"horse", b"ship", b"truck"]
     contents["batches.meta"] = python2_pickle({b"label_names": names})
-    return Tiny(install(monkeypatch, "cifar10", contents), contents, train_x, train_y)
+    return install(monkeypatch, "cifar10", contents, train_x, train_y)
+
+
+@pytest.fixture
+def tiny_cifar100(monkeypatch: pytest.MonkeyPatch) -> Tiny:
+    """As the genuine one: every batch has fine labels (to be read) and coarse ones."""
+    rng = np.random.default_rng(2)
+    train_x = rng.integers(0, 256, (20, 3072), dtype=np.uint8)
+    train_y = rng.permutation(100)[:20]
+    fine = [f"thing {i}".encode() for i in range(100)]
+    coarse = [f"kind {i}".encode() for i in range(20)]
+
+    def batch(x: np.ndarray, y: np.ndarray) -> bytes:
+        labels = {b"fine_labels": y.tolist(), b"coarse_labels": (y // 5).tolist()}
+        return python2_pickle({b"data": x, b"batch_label": b"a batch", **labels})
+
+    meta = python2_pickle({b"fine_label_names": fine, b"coarse_label_names": coarse})
+    contents = {"train": batch(train_x, train_y), "test": batch(train_x[:3], train_y[:3])}
+    contents["meta"] = meta
+    return install(monkeypatch, "cifar100", contents, train_x, train_y)
 
 
 @dataclass

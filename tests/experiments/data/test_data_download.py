@@ -237,6 +237,109 @@ def test_fetch_mends_an_altered_file(sites, tiny_mnist, tmp_path: Path) -> None:
     assert len(public("mnist", mine, download=False).train_y) == 20
 
 
+def test_fetch_takes_what_lies_in_the_data_directory(
+    sites, tiny_mnist, tmp_path: Path, monkeypatch
+) -> None:
+    use_mirrors(tiny_mnist, sites[0].url)
+    mine = tmp_path / "mine"
+    tiny_mnist.write(mine / "MNIST" / "raw")
+    monkeypatch.setenv("GROUPELLA_DATA", str(mine))
+    assert fetch("mnist", progress=False) == mine
+    assert sites[0].asked == []
+
+
+def test_fetch_puts_what_is_missing_beside_the_rest(
+    sites, tiny_mnist, tmp_path: Path, monkeypatch
+) -> None:
+    first, _ = sites
+    first.pages |= tiny_mnist.contents
+    use_mirrors(tiny_mnist, first.url)
+    raw = tiny_mnist.write(tmp_path / "mine" / "MNIST" / "raw")
+    (raw / "train-labels-idx1-ubyte.gz").unlink()
+    (raw / "t10k-labels-idx1-ubyte.gz").write_bytes(b"altered")
+    monkeypatch.setenv("GROUPELLA_DATA", str(tmp_path / "mine"))
+    assert fetch("mnist", progress=False) == tmp_path / "mine"
+    asked = sorted(path for path, _ in first.asked)
+    assert asked == ["/t10k-labels-idx1-ubyte.gz", "/train-labels-idx1-ubyte.gz"]
+    assert names(tmp_path / "mine") == ["MNIST"]
+    assert len(public("mnist", download=False).train_y) == 20
+
+
+def test_fetch_fills_the_directory_of_the_environment(
+    sites, tiny_mnist, tmp_path: Path, monkeypatch
+) -> None:
+    first, _ = sites
+    first.pages |= tiny_mnist.contents
+    use_mirrors(tiny_mnist, first.url)
+    monkeypatch.setenv("GROUPELLA_DATA", str(tmp_path / "new"))
+    assert fetch("mnist", progress=False) == tmp_path / "new"
+    assert names(tmp_path / "new" / "mnist") == sorted(tiny_mnist.contents)
+
+
+def test_fetch_without_a_directory_takes_an_earlier_download(
+    sites, tiny_mnist, tmp_path: Path, monkeypatch
+) -> None:
+    first, _ = sites
+    first.pages |= tiny_mnist.contents
+    use_mirrors(tiny_mnist, first.url)
+    kept = fetch("mnist", progress=False)
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setenv("GROUPELLA_DATA", str(tmp_path / "mine"))
+    assert fetch("mnist", progress=False) == kept
+    assert len(first.asked) == 4
+    assert fetch("mnist", tmp_path / "mine", progress=False) == tmp_path / "mine"
+    assert len(first.asked) == 8
+
+
+def test_loading_downloads_to_the_cache_and_not_to_the_data_directory(
+    sites, tiny_mnist, tmp_path: Path, monkeypatch
+) -> None:
+    first, _ = sites
+    first.pages |= tiny_mnist.contents
+    use_mirrors(tiny_mnist, first.url)
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setenv("GROUPELLA_DATA", str(tmp_path / "mine"))
+    assert len(public("mnist", progress=False).train_y) == 20
+    assert names(tmp_path / "mine") == []
+
+
+def test_fetch_to_a_read_only_directory_is_one_clear_error(
+    sites, tiny_mnist, tmp_path: Path, monkeypatch
+) -> None:
+    (tmp_path / "mnist").mkdir()
+    monkeypatch.setenv("GROUPELLA_DATA", str(tmp_path))
+    # Whoever runs the tests may be allowed to write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(DataError, match=r"cannot write .* to '.*mnist': it is read-only; name a"):
+        fetch("mnist", mirror=sites[0].url, progress=False)
+    assert names(tmp_path / "mnist") == []
+    assert sites[0].asked == []
+
+
+def test_fetch_mends_an_altered_batch(sites, tiny_cifar10, tmp_path: Path) -> None:
+    first, _ = sites
+    first.pages |= tiny_cifar10.pages
+    batch = tiny_cifar10.write(tmp_path / "cifar-10-batches-py") / "data_batch_3"
+    batch.write_bytes(b"altered")
+    with pytest.raises(DataError, match=r"data_batch_3' is .*altered: .*groupella data fetch cif"):
+        public("cifar10", tmp_path)
+    assert fetch("cifar10", tmp_path, mirror=first.url, progress=False) == tmp_path
+    assert names(tmp_path / "cifar10") == ["cifar-10-python.tar.gz"]
+    assert batch.read_bytes() == b"altered"  # a user's files are never touched
+    assert public("cifar10", tmp_path, download=False).train_y.tolist() == [*range(10)] * 2
+    fetch("cifar10", tmp_path, mirror=first.url, progress=False)
+    assert len(first.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "mirror", ["foo", "", "example.org/mnist", "ftp://a/b", "https:///mnist", "http://a:b/", "/tmp"]
+)
+def test_a_mirror_that_is_no_address_is_refused(tiny_mnist, tmp_path: Path, mirror: str) -> None:
+    with pytest.raises(ValueError, match=r"is no web address; expected .* such as https://"):
+        fetch("mnist", tmp_path / "mine", mirror=mirror)
+    assert not (tmp_path / "mine").exists()
+
+
 def test_no_mirror_at_all_is_one_clear_error(tiny_mnist) -> None:
     use_mirrors(tiny_mnist, "http://127.0.0.1:9")
     with pytest.raises(DataError, match=r"(?s)http://127.0.0.1:9/.*no connection.*GROUPELLA_DATA"):

@@ -7,6 +7,7 @@ import logging
 import os
 import tarfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -92,6 +93,20 @@ def test_archives_are_read_without_unpacking(
     assert sorted(p for p in (tmp_path / "d").rglob("*") if "loose" not in str(p)) == before
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_cifar100_is_read_with_its_fine_labels(tiny_cifar100, tmp_path: Path, packed: bool) -> None:
+    if packed:
+        archive(tiny_cifar100, tmp_path / "d" / "cifar-100-python.tar.gz", "batches", "w:gz")
+    else:
+        tiny_cifar100.write(tmp_path / "d" / "cifar-100-python")
+    images = public("cifar100", tmp_path / "d", download=False)
+    np.testing.assert_array_equal(images.train_x.reshape(20, -1), tiny_cifar100.train_x)
+    np.testing.assert_array_equal(images.train_y, tiny_cifar100.train_y)
+    np.testing.assert_array_equal(images.test_y, tiny_cifar100.train_y[:3])
+    assert images.test_x.shape == (3, 3, 32, 32)
+    assert images.classes == tuple(f"thing {i}" for i in range(100))
+
+
 def test_an_archive_of_mnist_is_read(tiny_mnist, tmp_path: Path) -> None:
     archive(tiny_mnist, tmp_path / "d" / "mnist.tar.gz", "MNIST/raw", "w:gz")
     assert len(public("mnist", tmp_path / "d", download=False).train_y) == 20
@@ -146,6 +161,44 @@ def test_an_altered_batch_in_an_archive_is_named(tiny_cifar10, tmp_path: Path) -
         public("cifar10", tmp_path / "d")
 
 
+def test_a_damaged_copy_does_not_hide_a_sound_one(tiny_cifar10, tmp_path: Path, caplog) -> None:
+    place = tmp_path / "d"
+    archive(tiny_cifar10, place / "cifar10" / "cifar10.tar.gz", "cifar-10-batches-py", "w:gz")
+    (tiny_cifar10.write(place / "cifar10") / "data_batch_3").write_bytes(b"altered")
+    images = public("cifar10", place, download=False)
+    np.testing.assert_array_equal(images.train_y, tiny_cifar10.train_y)
+    assert "data_batch_3' is truncated or altered" in caplog.text
+    assert "read instead: " + str(place / "cifar10" / "cifar10.tar.gz") in caplog.text
+    caplog.clear()
+    assert all(check.ok for check in verify("cifar10", place))
+    assert "data_batch_3' is truncated or altered" in caplog.text
+
+
+def test_when_every_copy_is_damaged_all_are_named(tiny_cifar10, tmp_path: Path) -> None:
+    place = tmp_path / "a place"
+    (tiny_cifar10.write(place / "cifar10") / "data_batch_3").write_bytes(b"altered")
+    (place / "cifar10.tar.gz").write_bytes(b"no archive")
+    expected = (
+        r"data_batch_3' is truncated or altered: .*cifar10.tar.gz' is truncated or damaged: .*"
+        r"`groupella data fetch cifar10 --data-dir '.*a place'`"
+    )
+    with pytest.raises(DataError, match=expected):
+        public("cifar10", place)
+    assert [check.member for check in verify("cifar10", place) if not check.ok] == ["data_batch_3"]
+
+
+def test_a_sound_download_stands_in_for_an_incomplete_directory(
+    tiny_mnist, tmp_path: Path, caplog
+) -> None:
+    tiny_mnist.write(_cache.cache_directory() / "downloads" / "mnist")
+    (tiny_mnist.write(tmp_path / "mnist") / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert len(public("mnist", tmp_path, download=False).train_y) == 20
+    assert "is incomplete: missing t10k-labels-idx1-ubyte.gz" in caplog.text
+    checks = verify("mnist", tmp_path)
+    assert [check.ok for check in checks] == [True, True, True, False]
+    assert checks[-1].problem.endswith("t10k-labels-idx1-ubyte.gz' is missing")
+
+
 def test_links_in_an_archive_are_not_followed(tiny_cifar10, tmp_path: Path) -> None:
     path = tmp_path / "cifar10.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
@@ -165,7 +218,7 @@ def test_an_incomplete_set_says_what_is_missing(tiny_mnist, tmp_path: Path) -> N
 def test_without_files_or_network_the_error_says_what_to_do(tiny_mnist) -> None:
     with pytest.raises(DataError, match=r"groupella data fetch mnist.*GROUPELLA_DATA"):
         public("mnist", download=False)
-    with pytest.raises(DataError, match="not on this machine"):
+    with pytest.raises(DataError, match=r"nothing to verify.*groupella data fetch mnist"):
         verify("mnist")
 
 
@@ -242,7 +295,7 @@ def test_the_catalogue_is_well_formed() -> None:
             assert all(len(digest) == 32 and int(digest, 16) for _, digest in member.forms)
         for item in files.downloads:
             assert len(item.sha256) == 64
-            assert len(item.urls) >= 2
+            assert len({urlsplit(url).hostname for url in item.urls}) == len(item.urls) >= 2
             assert all(url.endswith("/" + item.file) for url in item.urls)
             assert item.size > 0
 

@@ -19,7 +19,7 @@ def genuine(name: str) -> str:
     if not PLACE:
         pytest.skip("GROUPELLA_DATA is not set: no genuine data to read")
     directory = data_directory(PLACE)
-    if directory is None or locate(file_set(name), directory) is None:
+    if directory is None or not locate(file_set(name), directory):
         pytest.skip(f"GROUPELLA_DATA holds no {name}")
     return PLACE
 
@@ -32,7 +32,7 @@ def test_mnist_is_the_one_everybody_knows() -> None:
     assert images.test_x.shape == (10_000, 1, 28, 28)
     assert images.train_y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert float(images.train_x.float().mean() / 255) == pytest.approx(0.1307, abs=1e-4)
-    located = locate(file_set("mnist"), data_directory(place))
+    located = locate(file_set("mnist"), data_directory(place))[0]
     for item, path in zip(file_set("mnist").downloads, located.paths, strict=True):
         if path.name == item.file:
             assert path.stat().st_size == item.size
