@@ -1,7 +1,8 @@
 """Engines: ways to get work done, one after the other here or several at a time elsewhere.
 
-An engine takes named pieces of work and yields the name of each as it is finished. Closing it stops
-what is under way, which saves first.
+An engine takes named pieces of work and yields the name of each as it is finished. A piece that
+fails does not keep others from being done; it is named in an error at the end. Closing an engine
+stops what is under way, which saves first.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from ._budget import with_budget
 from ._jobs import Job
-from ._runs import RunError, finished, load_job, run, with_budget
+from ._record import RunError, begun
+from ._runs import finished, run
 
 PAUSE = 0.1
 WORKER = "from groupella.experiments._worker import main; sys.exit(main())"
@@ -42,43 +45,66 @@ class Task:
     data_dir: str | None = None
 
     @property
-    def begun(self) -> Job | None:
-        """The job with the number of epochs that was settled when it was begun, if it was."""
-        if not (self.directory / "settings.json").exists():
-            return None
-        epochs = load_job(self.directory).training.get("epochs")
-        return replace(self.job, training={**self.job.training, "epochs": epochs})
+    def settled(self) -> Job | None:
+        """The job with its number of epochs, or None where its budget is still to be measured."""
+        if self.budget is None:
+            return self.job
+        return begun(self.job, self.budget, self.directory)
 
     @property
     def is_finished(self) -> bool:
-        return finished(self.directory, self.begun or self.job)
+        return finished(self.directory, self.settled or self.job)
 
     def do(self, progress: bool) -> None:
         """All of it, or what is left of it."""
-        job = self.begun
+        job = self.settled
         if job is None:
-            job = self.job
-            if self.budget is not None:
-                job = with_budget(job, self.budget, self.data_dir)
-        run(job, self.directory, data_dir=self.data_dir, progress=progress)
+            assert self.budget is not None
+            job = with_budget(self.job, self.budget, self.data_dir)
+        run(job, self.directory, budget=self.budget, data_dir=self.data_dir, progress=progress)
 
 
 def attempt(work: Work) -> dict[str, str] | None:
     """Do it on one thread; what went wrong, in words, can be sent to another process."""
     import torch
 
-    from groupella.experiments.data import DataError
-
     torch.set_num_threads(1)
     try:
-        work.do(progress=False)
-    except (RunError, DataError, ValueError, OSError) as error:
-        return {"message": str(error)}
-    except MemoryError as error:
-        return {"message": f"not enough memory ({error})"}
+        message = _trouble(work, progress=False)
     except Exception:
-        return {"message": traceback.format_exc()[-8000:]}  # a pipe holds 64 KB
+        message = traceback.format_exc()[-8000:]  # a pipe holds 64 KB
+    return None if message is None else {"message": message}
+
+
+def _trouble(work: Work, progress: bool) -> str | None:
+    """Do it; what went wrong, in words, unless it is a fault of this program."""
+    from groupella.experiments.data import DataError
+
+    try:
+        work.do(progress)
+    except (RunError, DataError, ValueError, OSError) as error:
+        return str(error)
+    except MemoryError as error:
+        return f"not enough memory ({error})"
     return None
+
+
+class Failures:
+    """What went wrong with which piece, for an error when all others are done."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, str] = {}
+
+    def add(self, name: str, message: str) -> None:
+        self.messages[name] = message
+
+    def report(self) -> None:
+        """Raise if there are any, with the words of the first."""
+        if not self.messages:
+            return
+        (first, message), *others = self.messages.items()
+        also = f"\nalso failed: {', '.join(name for name, _ in others)}" if others else ""
+        raise RunError(f"{first}: {message}{also}")
 
 
 Engine = Callable[[Mapping[str, Work]], Generator[str, None, None]]
@@ -86,9 +112,14 @@ Engine = Callable[[Mapping[str, Work]], Generator[str, None, None]]
 
 def here(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
     """One after the other in this process."""
+    failures = Failures()
     for name, work in pieces.items():
-        work.do(progress=True)
-        yield name
+        message = _trouble(work, progress=True)
+        if message is None:
+            yield name
+        else:
+            failures.add(name, message)
+    failures.report()
 
 
 def processes(workers: int) -> Engine:
@@ -102,23 +133,24 @@ def processes(workers: int) -> Engine:
     def engine(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
         waiting = list(pieces.items())
         running: dict[str, subprocess.Popen[bytes]] = {}
+        failures = Failures()
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
                     name, work = waiting.pop(0)
                     running[name] = _start(work)
                 for name in [n for n, p in running.items() if p.poll() is not None]:
-                    _check(name, running.pop(name))
-                    yield name
+                    message = _message(running.pop(name))
+                    if message is None:
+                        yield name
+                    else:
+                        failures.add(name, message)
                 time.sleep(PAUSE)
+            failures.report()
         finally:
             _stop(running.values())
 
     return engine
-
-
-def fail(name: str, failure: Mapping[str, str]) -> None:
-    raise RunError(f"{name}: {failure['message']}")
 
 
 def _start(work: Work) -> subprocess.Popen[bytes]:
@@ -139,22 +171,21 @@ def _start(work: Work) -> subprocess.Popen[bytes]:
     return process
 
 
-def _check(name: str, process: subprocess.Popen[bytes]) -> None:
-    """Nothing where the process, which has ended, did its work."""
+def _message(process: subprocess.Popen[bytes]) -> str | None:
+    """What went wrong in a process that has ended, or None where it did its work."""
     with process:
         assert process.stdout is not None
         said = process.stdout.read()
     if said:
-        fail(name, json.loads(said))
+        return str(json.loads(said)["message"])
     code = process.returncode
     number = -code if code < 0 else code - 128
     if number in signal.valid_signals():
         ended = signal.Signals(number).name
         if ended == "SIGKILL":
             ended += " (for lack of memory?)"
-        raise RunError(f"{name}: its process was ended by {ended}. The same command goes on")
-    if code != 0:
-        raise RunError(f"{name}: its process ended with exit code {code}")
+        return f"its process was ended by {ended}. The same command goes on"
+    return None if code == 0 else f"its process ended with exit code {code}"
 
 
 def _stop(running: Iterable[subprocess.Popen[bytes]]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupella.cli._arguments import group_set, named_group
+from groupella._arguments import group_set, named_group
 
 if TYPE_CHECKING:
     from groupella.experiments.data import ImageData
@@ -60,6 +61,21 @@ class Job:
         blocks = content["blocks"]
         plan = None if blocks is None else tuple((int(w), int(s)) for w, s in blocks)
         return cls(**{**content, "blocks": plan})
+
+    def for_epochs(self, epochs: int) -> Job:
+        return replace(self, training={**self.training, "epochs": epochs})
+
+    def own_files(self) -> dict[str, Path]:
+        """The user's own files that decide the result, by their names; not what these import."""
+        from groupella.experiments.data import BASES, TRANSFORMS
+
+        names = [self.groups.rpartition(":")[0]] if ".py:" in self.groups else []
+        name, colon, transform = self.data.rpartition(":")
+        if not colon or transform not in TRANSFORMS:
+            name = self.data
+        if name not in BASES:
+            names.append(name)
+        return {name: Path(name).expanduser() for name in names}
 
     def load(self, data_dir: str | None = None, progress: bool = True) -> ImageData:
         """The data, the same for the same job."""

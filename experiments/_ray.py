@@ -14,8 +14,8 @@ import threading
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from ._engines import Engine, Work, attempt, fail
-from ._runs import RunError
+from ._engines import Engine, Failures, Work, attempt
+from ._record import RunError
 
 OBJECT_STORE = 100 * 2**20  # bytes; pieces are small and give nothing back
 RETRIES = 2
@@ -39,6 +39,7 @@ def cluster(address: str | None, workers: int | None) -> Engine:
         do = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt)
         waiting = list(pieces.items())
         running: dict[Any, str] = {}
+        failures = Failures()
         try:
             while waiting or running:
                 while waiting and (workers is None or len(running) < workers):
@@ -50,10 +51,12 @@ def cluster(address: str | None, workers: int | None) -> Engine:
                         failure = ray.get(one)
                     except ray.exceptions.RayError as error:
                         last = str(error).strip().splitlines()[-1]
-                        raise RunError(f"{name}: {last}. The same command goes on") from error
-                    if failure is not None:
-                        fail(name, failure)
-                    yield name
+                        failure = {"message": f"{last}. The same command goes on"}
+                    if failure is None:
+                        yield name
+                    else:
+                        failures.add(name, failure["message"])
+            failures.report()
         finally:
             for one in running:
                 ray.cancel(one)

@@ -15,17 +15,13 @@ from its last checkpoint. A directory that holds another job is refused.
 
 from __future__ import annotations
 
-import importlib.metadata
-import json
-import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from groupella._files import write_text
-
 from ._jobs import Job
+from ._record import SETTINGS, Record, RunError, versions
 
 if TYPE_CHECKING:
     from groupella.evidence import Selection
@@ -33,17 +29,8 @@ if TYPE_CHECKING:
     from groupella.reporting import Content, Example
     from groupella.training import EpochRecord, Fit
 
-SETTINGS, SELECTION, CONTENT, REPORT = (
-    "settings.json",
-    "selection.json",
-    "report.json",
-    "report.html",
-)
+SELECTION, CONTENT, REPORT = "selection.json", "report.json", "report.html"
 EXAMPLES = 10
-
-
-class RunError(Exception):
-    """A directory holds something else, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +51,15 @@ def run(
     job: Job,
     directory: str | Path,
     *,
+    budget: float | None = None,
     data_dir: str | None = None,
     progress: bool = True,
     on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Done:
-    """Do the job, or what is left of it, and write its directory."""
+    """Do the job, or what is left of it, and write its directory.
+
+    budget: in seconds, where the job's epochs came from one; it is only noted.
+    """
     from groupella.evidence import Prior
     from groupella.reporting import layer_errors
     from groupella.training import CheckpointError, InUseError, fit
@@ -76,11 +67,10 @@ def run(
     directory = Path(directory)
     if finished(directory, job):
         return load(directory)
-    settings = {"job": job.as_dict(), "seed": job.seed, "versions": versions()}
-    write_text(directory / SETTINGS, json.dumps(settings, indent=1) + "\n")
     data = job.load(data_dir, progress)
     network = job.network(data)
     before = layer_errors(network, seed=job.seed)
+    Record.of(job, budget).save(directory)
     try:
         result = fit(
             network,
@@ -150,31 +140,14 @@ def write(directory: Path, content: Content) -> None:
 
 def finished(directory: Path, job: Job) -> bool:
     """Whether the job is done there; another job there is an error."""
-    settings = directory / SETTINGS
-    if not settings.exists():
+    if directory.is_file():
+        raise RunError(f"{directory} is a file; a run needs a directory. Choose another place")
+    if not (directory / SETTINGS).exists():
         if (directory / "last.safetensors").exists():
             raise RunError(f"{directory} holds a run without its {SETTINGS}; choose another place")
         return False
-    there = load_job(directory)
-    if there != job:
-        theirs, mine = there.as_dict(), job.as_dict()
-        differing = ", ".join(
-            f"{k}={theirs[k]!r} there, {mine[k]!r} here" for k in mine if theirs[k] != mine[k]
-        )
-        raise RunError(f"{directory} holds another run: {differing}. Choose another directory")
+    Record.load(directory).require(job, directory)
     return (directory / CONTENT).exists()
-
-
-def load_job(directory: str | Path) -> Job:
-    """The job of a run directory."""
-    path = Path(directory) / SETTINGS
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return Job.from_dict(content["job"])
-    except FileNotFoundError:
-        raise RunError(f"{directory} is not a run: it has no {SETTINGS}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is not the settings of a run: {error}") from error
 
 
 def load(directory: str | Path) -> Done:
@@ -182,50 +155,13 @@ def load(directory: str | Path) -> Done:
     from groupella.reporting import Content
 
     directory = Path(directory)
-    job = load_job(directory)
+    job = Record.load(directory).job
     if not (directory / CONTENT).exists():
         raise RunError(f"{directory} is not finished; run the same command again to go on")
     try:
         return Done(job, directory, Content.load(directory / CONTENT))
     except ValueError as error:
         raise RunError(str(error)) from error
-
-
-def versions() -> dict[str, str]:
-    """Of everything that a result could depend on."""
-    from groupella import __version__
-
-    found = {"groupella": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "escnn"):
-        found[name] = importlib.metadata.version(name)
-    return found
-
-
-def with_budget(job: Job, budget: float, data_dir: str | None = None) -> Job:
-    """The job with as many epochs as fit into `budget` seconds, measured on a few batches."""
-    from groupella.training import fit
-
-    data = job.load(data_dir)
-    settings = job.settings()
-    batches = 3
-    count = batches * settings.batch_size
-    few = (data.train_x[:count], data.train_y[:count])
-
-    def seconds(method: str) -> float:
-        trial = replace(settings, epochs=2, burn_in=2, method=method, prune_from=None)  # type: ignore[arg-type]
-        return fit(job.network(data), few, settings=trial, progress=False).history[-1].seconds
-
-    plain = seconds("map")
-    passes = (
-        -(-len(data.train_y) // settings.batch_size) + len(data.test_y) / settings.batch_size / 3
-    )
-    update, least = 0.0, 1
-    if settings.learns_precisions:
-        update = max(seconds(settings.method) - plain, 0.0) / settings.update_every
-        passes += len(data.train_y) / settings.batch_size / 3 / settings.update_every
-        least = settings.burn_in + 2
-    epochs = max(least, int(0.9 * budget / (plain / batches * passes + update)))
-    return replace(job, training={**job.training, "epochs": epochs})
 
 
 def _examples(data: ImageData) -> tuple[Example, ...]:

@@ -13,6 +13,7 @@ from groupella._files import write_text
 
 from ._engines import Engine, Task, here
 from ._jobs import Job
+from ._record import RunError
 from ._runs import Done, load
 
 COLUMNS = ("accuracy", "nll", "evidence")
@@ -49,7 +50,7 @@ def perform(
     data_dir: str | None = None,
     on_done: Callable[[Row, Done], None] | None = None,
 ) -> dict[str, Done]:
-    """Run every row that is not finished."""
+    """Run every row that is not finished; where one fails, the others first, then an error."""
     named = {row.key: row for row in rows}
     # Absolute, since another machine's processes start elsewhere.
     place = directory.absolute()
@@ -72,12 +73,27 @@ def perform(
     return {row.key: done[row.key] for row in rows}
 
 
+def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:
+    """Rows that were finished there, now or before, for however many epochs."""
+    found = {}
+    for row in rows:
+        try:
+            done = load(directory / row.key)
+        except RunError:
+            continue
+        if row.job.for_epochs(0) == done.job.for_epochs(0):
+            found[row.key] = done
+    return found
+
+
 def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any]]:
-    """What was found, row by row, beside what was published."""
+    """What was found, row by row of those that are done, beside what was published."""
     from groupella.reporting import network_verdict
 
     found = []
     for row in rows:
+        if row.key not in done:
+            continue
         one = done[row.key]
         content = one.content
         selection = content.selection
@@ -132,11 +148,13 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
     return markdown(heads, lines)
 
 
-def write_summary(directory: Path, found: Sequence[Mapping[str, Any]], title: str) -> None:
-    """summary.json and summary.md, atomically."""
+def write_summary(
+    directory: Path, found: Sequence[Mapping[str, Any]], title: str, details: str = ""
+) -> None:
+    """summary.json and summary.md, atomically; `details` stand in the second, below the table."""
     texts = {
         "summary.json": json.dumps(list(found), indent=1, ensure_ascii=False) + "\n",
-        "summary.md": f"# {title}\n\n{table(found)}",
+        "summary.md": f"# {title}\n\n{table(found)}" + (f"\n{details}" if details else ""),
     }
     for name, text in texts.items():
         write_text(directory / name, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -31,6 +32,11 @@ def test_a_broken_convolution_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 1
     assert "FAILED  equivariance" in result.output
     assert "Not sound: equivariance." in result.output
+    result = CliRunner().invoke(app, ["doctor", "--json"])
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert not found["sound"]
+    assert [f["name"] for f in found["findings"] if not f["ok"]] == ["equivariance"]
 
 
 def test_a_missing_package_is_one_line_and_not_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

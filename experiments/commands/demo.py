@@ -30,7 +30,7 @@ The exit code is 1 when a verdict is not what the labels were made with.
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Of data, weights and order.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, weights and order.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Where the runs go; by default runs/demo-SEED.")
     ] = None,
@@ -41,7 +41,7 @@ def demo(
     import torch
 
     from groupella.experiments._presets import demo_jobs
-    from groupella.experiments._runs import RunError
+    from groupella.experiments._record import RunError
     from groupella.reporting import network_verdict, write_report
 
     # The networks are small: on a busy machine threads would only wait for each other.

@@ -32,7 +32,8 @@ def inspect(
 ) -> None:
     from rich.console import Console
 
-    from groupella.experiments._runs import RunError, load, write
+    from groupella.experiments._record import RunError
+    from groupella.experiments._runs import load, write
     from groupella.reporting import errors_table
 
     try:

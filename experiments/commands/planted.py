@@ -12,6 +12,18 @@ import typer
 
 from .select import saving
 
+EXAMPLES = """
+Plant symmetries in teachers and data, and count how often they are found.
+
+Examples:
+
+  groupella planted --preset quick --json
+
+  groupella planted --preset full --part deep --only 'deep-*-n5000-s0' --jobs 2 --figure planted.png
+
+Finished cases are not run again, interrupted ones go on.
+"""
+
 
 def planted(
     preset: Annotated[
@@ -44,11 +56,10 @@ def planted(
     ] = False,
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
 ) -> None:
-    """Plant symmetries in teachers and data, and count how often they are found."""
     from rich.console import Console
 
     from groupella._files import write_text
-    from groupella.experiments._runs import RunError
+    from groupella.experiments._record import RunError
     from groupella.experiments.planted import PRESETS, headline, run_all
     from groupella.experiments.planted import figure as draw
     from groupella.experiments.planted import summary as summarise
@@ -90,3 +101,6 @@ def planted(
         draw(outcomes).savefig(figure, dpi=150)
     if as_json:
         typer.echo(json.dumps(headline(outcomes)))
+
+
+planted.__doc__ = EXAMPLES

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,10 @@ import typer
 from .select import saving
 
 if TYPE_CHECKING:
+    from groupella.experiments._runs import Done
     from groupella.experiments._study import Row, Study
+
+    Details = Callable[[Mapping[str, Done]], str]
 
 STUDIES = ("toy", "cifar10", "multigroup", "separable", "inspect")
 SCALES = ("quick", "hour", "paper")
@@ -21,8 +26,9 @@ Run one of the paper's studies and put what comes out beside the published numbe
 toy: table 1, digits in quadrants. cifar10: table 2, eleven networks. multigroup: table 3, five data
 sets. separable: roto-translation filters. inspect: the structure of each layer.
 
-Presets: quick takes minutes on two cores, hour at most an hour a row, paper is the published
-protocol (meant for a GPU). The planted-symmetry benchmark is `groupella planted`.
+Presets: quick takes minutes on two cores; hour takes as many epochs a row as fit into an hour,
+which is measured first; paper is the published protocol (meant for a GPU). The planted-symmetry
+benchmark is `groupella planted`.
 
 Examples:
 
@@ -32,7 +38,8 @@ Examples:
 
   groupella reproduce cifar10 --preset hour --jobs 2 --json
 
-Finished rows are not run again, an interrupted one goes on.
+Finished rows are not run again, an interrupted one goes on. The summary in the study's directory
+has all rows that are finished there.
 """
 
 
@@ -47,7 +54,7 @@ def reproduce(
         list[str] | None,
         typer.Option(help="Only the row of this name, or else rows that contain it. Repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of data, weights and order.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, weights and order.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Rows at a time, one thread each.")] = 1,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Train this long instead of the preset's time.")
@@ -63,22 +70,20 @@ def reproduce(
     from dataclasses import replace
 
     from groupella.experiments._engines import here, processes
-    from groupella.experiments._runs import RunError
-    from groupella.experiments._study import perform, summary, table, write_summary
-    from groupella.experiments.data import DataError
+    from groupella.experiments._record import RunError
+    from groupella.experiments._study import perform, summary, table
 
-    chosen = find(study, preset)
-    rows = chosen_rows(chosen.rows(seed), row or [])
+    chosen, details = find(study, preset), find_details(study)
+    title = f"{study}, preset {preset}, seed {seed}"
+    every = chosen.rows(seed)
+    rows = chosen_rows(every, row or [])
     budget = chosen.budget
     if epochs is not None:
         budget = None
-        rows = [
-            replace(r, job=replace(r.job, training={**r.job.training, "epochs": epochs}))
-            for r in rows
-        ]
+        rows = [replace(r, job=r.job.for_epochs(epochs)) for r in rows]
     place = out or Path("runs") / f"{study}-{preset}-{seed}"
     try:
-        with saving(place):
+        with saving(place), summarising(every, place, title, details):
             done = perform(
                 rows,
                 place,
@@ -87,15 +92,16 @@ def reproduce(
                 data_dir=None if data_dir is None else str(data_dir),
                 on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
             )
-    except (RunError, DataError) as error:
+    except (RunError, OSError) as error:
         typer.echo(f"groupella reproduce: {error}", err=True)
         raise typer.Exit(2) from error
     found = summary(rows, done)
-    write_summary(place, found, f"{study}, preset {preset}, seed {seed}")
     if as_json:
         typer.echo(json.dumps({"study": study, "preset": preset, "rows": found}))
     else:
         typer.echo(table(found))
+        if details is not None:
+            typer.echo(details(done))
         typer.echo(f"summary: {place / 'summary.md'}")
 
 
@@ -114,10 +120,28 @@ def chosen_rows(rows: list[Row], wanted: list[str]) -> list[Row]:
     return [row for row in rows if row.name in found]
 
 
+@contextmanager
+def summarising(
+    rows: Sequence[Row], place: Path, title: str, details: Details | None = None
+) -> Iterator[None]:
+    """Write the summary of all rows that are finished, also where one fails or is interrupted."""
+    from groupella.experiments._study import finished_rows, summary, write_summary
+
+    try:
+        yield
+    finally:
+        done = finished_rows(rows, place)
+        if done:
+            more = "" if details is None else details(done)
+            write_summary(place, summary(rows, done), title, more)
+
+
 def find(study: str, preset: str) -> Study:
     """The settings of a study by its name and preset."""
     import importlib
 
+    if study == "planted":
+        raise typer.BadParameter("this study is a command of its own: groupella planted --help")
     if study not in STUDIES:
         raise typer.BadParameter(f"no study {study!r}; there are {', '.join(STUDIES)}")
     module = importlib.import_module(f"groupella.experiments.{study}")
@@ -125,3 +149,12 @@ def find(study: str, preset: str) -> Study:
     if preset not in presets:
         raise typer.BadParameter(f"no preset {preset!r}; there are {', '.join(presets)}")
     return presets[preset]
+
+
+def find_details(study: str) -> Details | None:
+    """What a study says of its rows beside the table of all."""
+    import importlib
+
+    module = importlib.import_module(f"groupella.experiments.{study}")
+    found: Details | None = getattr(module, "details", None)
+    return found

@@ -6,13 +6,12 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from groupella.cli._arguments import ArgumentError, complete_groups, group_set, seconds
+from groupella._arguments import ArgumentError, complete_groups, group_set, seconds
 
 if TYPE_CHECKING:
     from groupella.experiments._runs import Done
@@ -76,21 +75,23 @@ def select(
     data_dir: Annotated[
         Path | None, typer.Option(help="Where data sets lie; else GROUPELLA_DATA.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of data, weights and order.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of data, weights and order.")] = 0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")
     ] = False,
 ) -> None:
+    from groupella.experiments._budget import with_budget
     from groupella.experiments._engines import Task
     from groupella.experiments._jobs import Job
     from groupella.experiments._presets import TRAINING
-    from groupella.experiments._runs import RunError, with_budget
+    from groupella.experiments._record import RunError
     from groupella.experiments.data import DataError
 
     place = out or Path("runs") / _name(data, groups, seed)
     folder = None if data_dir is None else str(data_dir)
     try:
         group_set(groups)
+        limit = seconds(budget)
         job = Job(
             title=f"Which of {groups.replace(',', ', ')} does {data} obey?",
             data=data,
@@ -104,17 +105,15 @@ def select(
             training=TRAINING,
         )
         check_memory(job, folder)
-        if epochs is not None:
-            job = replace(job, training={**TRAINING, "epochs": epochs})
-        elif (begun := Task(job, place).begun) is not None:
-            job = begun
-        else:
-            limit = seconds(budget)
+        task = Task(job, place, limit) if epochs is None else Task(job.for_epochs(epochs), place)
+        settled = task.settled
+        if settled is None:
             _say(f"measuring how many epochs fit into {budget} …", as_json)
             with saving(place):
-                job = with_budget(job, limit, folder)
-        done = perform(job, place, folder, as_json)
-    except (ArgumentError, DataError, RunError, FileNotFoundError, ValueError) as error:
+                settled = with_budget(job, limit, folder)
+            _say(f"{settled.training['epochs']} epochs", as_json)
+        done = perform(settled, place, folder, as_json, task.budget)
+    except (ArgumentError, DataError, RunError, OSError, ValueError) as error:
         typer.echo(f"groupella select: {error}", err=True)
         raise typer.Exit(2) from error
     except (MemoryError, RuntimeError) as error:
@@ -152,12 +151,14 @@ def check_memory(job: Any, data_dir: str | None, advice: str = LESS) -> None:
         )
 
 
-def perform(job: Any, place: Path, data_dir: str | None, quiet: bool) -> Done:
+def perform(
+    job: Any, place: Path, data_dir: str | None, quiet: bool, budget: float | None = None
+) -> Done:
     """Run, and turn Ctrl-C and SIGTERM into a message and an exit code."""
     from groupella.experiments._runs import run
 
     with saving(place):
-        return run(job, place, data_dir=data_dir, progress=not quiet)
+        return run(job, place, budget=budget, data_dir=data_dir, progress=not quiet)
 
 
 @contextmanager

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from groupella.cli._arguments import ArgumentError, complete_groups, group_set
+from groupella._arguments import ArgumentError, complete_groups, group_set
 
+from .reproduce import summarising
 from .select import LEAVE_OUT, check_memory, saving
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def sweep(
 ) -> None:
     from groupella.experiments._jobs import Job
     from groupella.experiments._presets import TRAINING
-    from groupella.experiments._runs import RunError
-    from groupella.experiments._study import Row, perform, summary, table, write_summary
+    from groupella.experiments._record import RunError
+    from groupella.experiments._study import Row, perform, summary, table
     from groupella.experiments.data import DataError
 
     try:
@@ -103,7 +104,7 @@ def sweep(
         if engine == "local":
             for of_data in {r.job.data: r.job for r in rows}.values():
                 check_memory(of_data, folder, LEAVE_OUT.capitalize())
-        with saving(out):
+        with saving(out), summarising(rows, out, "Sweep"):
             done = perform(
                 rows,
                 out,
@@ -111,11 +112,10 @@ def sweep(
                 data_dir=folder,
                 on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
             )
-    except (RunError, DataError, ValueError, MemoryError) as error:
+    except (RunError, DataError, ValueError, OSError, MemoryError) as error:
         typer.echo(f"groupella sweep: {error}", err=True)
         raise typer.Exit(2) from error
     found = summary(rows, done)
-    write_summary(out, found, "Sweep")
     typer.echo(json.dumps(found) if as_json else table(found))
 
 

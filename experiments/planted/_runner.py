@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from groupella._files import InUseError, alone, write_text
 from groupella.experiments._engines import here, processes
-from groupella.experiments._runs import RunError
+from groupella.experiments._record import RunError
 
 from ._outcome import Outcome
 from ._store import save, saved

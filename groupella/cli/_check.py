@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ._arguments import ArgumentError, complete_groups, from_file, group_set
+from groupella._arguments import ArgumentError, call, complete_groups, from_file, group_set
 
 EXAMPLES = """
 Measure how far a model is from invariance or equivariance to some groups.
@@ -103,12 +103,7 @@ def _module(found: Any, name: str) -> Any:
         raise ArgumentError(f"the model is {type(found).__name__}, which cannot be called")
     if isinstance(found, nn.Module):
         return found
-    try:
-        made = found()
-    except Exception as error:
-        raise ArgumentError(
-            f"{name}() fails: {type(error).__name__}: {error}; a maker takes no arguments"
-        ) from error
+    made = call(found, name)
     if not callable(made):
         raise ArgumentError(f"the maker returned {type(made).__name__}, which cannot be called")
     return made

@@ -115,6 +115,14 @@ class Content:
             raise ValueError(f"{path} is truncated or is not JSON: {error}") from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise ValueError(f"{path} is not a report: it lacks format={FORMAT!r}")
+        try:
+            return cls._from_dict(found)
+        except (KeyError, TypeError, ValueError) as error:
+            story = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{path} is not a whole report: {story}") from error
+
+    @classmethod
+    def _from_dict(cls, found: Mapping[str, Any]) -> Content:
         return cls(
             title=found["title"],
             data=found["data"],

@@ -80,7 +80,7 @@ def test_a_circular_convolution_moves_with_shifts_but_not_with_turns(models: Pat
         ("symmetric", "p5", "no group 'p5'"),
         ("symmetric", "none", "every model obeys the trivial group"),
         ("broken", "z2", "KeyError: 'weights'"),
-        ("needy", "z2", "a maker takes no arguments"),
+        ("needy", "z2", "it is called without arguments"),
     ],
 )
 def test_wrong_arguments_exit_with_two(models: Path, model: str, groups: str, message: str) -> None:

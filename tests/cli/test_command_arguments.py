@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from groupella.cli._arguments import (
+from groupella._arguments import (
     NAMED,
     ArgumentError,
     complete_groups,
@@ -97,3 +99,36 @@ def test_a_file_that_fails_or_is_not_there_is_named(tmp_path: Path) -> None:
         from_file(f"{broken}:X")
     with pytest.raises(ArgumentError, match="there is no file"):
         from_file("nowhere.py:X")
+
+
+def test_files_are_modules_like_others(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("from groupella.groups import z2\n")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass\n"
+        "class Settings:\n    size: int = 3\n"
+        "def make():\n    from beside import z2\n    return [z2()]\n"
+        "def broken():\n    return 1 / 0\n"
+        "def leaves():\n    raise SystemExit(0)\n"
+    )
+    assert from_file(f"{file}:Settings")().size == 3
+    assert [g.name for g in group_set(f"{file}:make")] == ["trivial", "z2"]
+    with pytest.raises(ArgumentError, match=r"mine\.py:broken\(\) fails: ZeroDivisionError"):
+        group_set(f"{file}:broken")
+    with pytest.raises(ArgumentError, match=r"mine\.py:leaves\(\) fails: SystemExit"):
+        group_set(f"{file}:leaves")
+    file.write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ArgumentError, match=r"mine\.py fails: SystemExit"):
+        from_file(f"{file}:X")
+
+
+def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "numbers.py"  # the name of a module of the standard library
+    file.write_text("X = 1\n")
+    assert from_file(f"{file}:X") == 1
+    file.write_text("X = 22\n")
+    assert from_file(f"{file}:X") == 22
+    code = f"import sys; sys.path[:] = {sys.path!r}; from numbers import Number"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

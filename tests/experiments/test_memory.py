@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 import groupella.experiments._memory as memory
 import groupella.experiments._runs as runs
+from groupella._arguments import group_set
 from groupella.bases import equivariant_basis, increments
 from groupella.cli import app
-from groupella.cli._arguments import group_set
 
 
 @pytest.mark.parametrize("text", ["c4,d4", "c2,c4", "mirror,d4"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -148,3 +149,17 @@ def test_markdown_table_has_a_cell_for_each_column() -> None:
     assert markdown(["a", "b"], [[1, None]]).splitlines()[2] == "| 1 | – |"
     with pytest.raises(ValueError, match="2 columns"):
         markdown(["a", "b"], [[1]])
+
+
+def test_what_is_not_a_whole_report_is_named(content: Content, tmp_path: Path) -> None:
+    file = content.save(tmp_path / "report.json")
+    whole = json.loads(file.read_text(encoding="utf-8"))
+    assert Content.load(file).selection == content.selection
+    for damaged, message in (
+        ({"format": whole["format"]}, "is not a whole report: it lacks 'title'"),
+        ({**whole, "outcome": {"accuracy": 1.0, "colour": "red"}}, "is not a whole report"),
+        ([], "is not a report"),
+    ):
+        file.write_text(json.dumps(damaged), encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            Content.load(file)

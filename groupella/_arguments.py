@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import re
 import sys
 from collections.abc import Iterable
 from inspect import ismodule
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def group_set(text: str, free: bool = True) -> GroupSet:
     if ".py:" in text:
         found = from_file(text)
         if callable(found) and not isinstance(found, Symmetry | GroupSet):
-            found = found()
+            found = call(found, text)
         if isinstance(found, GroupSet):
             return found
         members = [found] if isinstance(found, Symmetry) else found
@@ -147,21 +149,44 @@ def from_file(text: str) -> Any:
         raise ArgumentError(f"{text!r} names no object in the file; write file.py:NAME")
     if not path.is_file():
         raise ArgumentError(f"there is no file {file!r}; write file.py:NAME")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ArgumentError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise ArgumentError(f"{path} fails: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.pop(0)
+    module = _module(path.resolve(), path)
     if not hasattr(module, name):
         public = [n for n, o in vars(module).items() if not n.startswith("_") and not ismodule(o)]
         raise ArgumentError(f"{path} has no {name!r}; it has {', '.join(public) or 'nothing'}")
     return getattr(module, name)
+
+
+def call(maker: Any, name: str) -> Any:
+    """What a user's function makes; it takes no arguments."""
+    try:
+        return maker()
+    except (Exception, SystemExit) as error:
+        hint = "; it is called without arguments" if isinstance(error, TypeError) else ""
+        raise ArgumentError(f"{name}() fails: {type(error).__name__}: {error}{hint}") from error
+
+
+def _module(file: Path, shown: Path) -> ModuleType:
+    """The module in a file, which may import what lies beside it, also later on."""
+    # A name of its own: it is to hide no other module, and dataclasses look theirs up.
+    name = f"_groupella_user_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ArgumentError(f"{shown} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    folder = str(file.parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ArgumentError(f"{shown} fails: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)
+    # For what its functions import later: at the end, where it hides no module of others.
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return module
 
 
 def seconds(text: str) -> float:
