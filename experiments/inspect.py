@@ -67,7 +67,8 @@ def details(done: Mapping[str, Done]) -> str:
 
     texts = []
     for name, one in done.items():
-        heads, lines = ["layer"], []
+        heads: list[str] = ["layer"]
+        lines: list[list[Any]] = []
         for layer in one.content.selection.layers:
             if not heads[1:]:
                 for head in ("precision", "‖θ‖²", "γ/P", "relative"):
