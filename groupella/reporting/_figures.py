@@ -6,7 +6,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._content import Content
+import numpy as np
+
+from ._content import Content, FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,7 +17,7 @@ FORMATS = ("png", "svg")
 
 
 def figures(content: Content) -> dict[str, Figure]:
-    """Name → figure: selection, precisions, curves, and equivariance where it was measured."""
+    """Name → figure: selection, precisions, curves, equivariance and filters, where measured."""
     found = {}
     if content.selection.is_measured:
         found["selection"] = content.selection.figure()
@@ -25,6 +27,8 @@ def figures(content: Content) -> dict[str, Figure]:
         found["curves"] = _curves(content)
     if content.errors:
         found["equivariance"] = _equivariance(content)
+    if content.filters:
+        found["filters"] = _filters(content)
     return found
 
 
@@ -108,3 +112,28 @@ def _equivariance(content: Content) -> Figure:
         axis.set_xticks(range(1, len(mine) + 1))
     axes[0, 0].legend(fontsize=8)
     return figure
+
+
+def _filters(content: Content) -> Figure:
+    """The largest filters of each path, one row a layer; each picture has its own scale."""
+    layers = list(dict.fromkeys(f.layer for f in content.filters))
+    paths = list(dict.fromkeys(f.path for f in content.filters))
+    figure, axes = _new(len(paths), len(layers), width=4.0, height=1.0)
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for picture in content.filters:
+        axis = axes[layers.index(picture.layer), paths.index(picture.path)]
+        largest = float(np.abs(picture.filters).max(initial=0.0))
+        scale = f"±{largest:.2g}" if largest else "all zero"
+        shown = _side_by_side(picture.filters)
+        axis.imshow(shown, cmap="RdBu", vmin=-largest, vmax=largest, interpolation="nearest")
+        axis.set_title(f"{picture.layer} {picture.path}: {picture.kind}, {scale}", fontsize=8)
+    return figure
+
+
+def _side_by_side(filters: FloatArray) -> FloatArray:
+    """In one row, with a gap of one pixel between them."""
+    height = filters.shape[1]
+    gap = np.full((height, 1), np.nan)
+    parts = [part for one in filters for part in (one, gap)]
+    return np.concatenate(parts[:-1], axis=1)

@@ -11,6 +11,7 @@ from torch import nn
 
 from groupella.harden._filters import Factors, Filter, plain_weights
 from groupella.layer import ResidualPathway
+from groupella.paths import FullyConnected
 from groupella.testing import equivariance_error
 
 from ._content import FilterPicture, FloatArray, LayerError
@@ -80,7 +81,8 @@ def _filters_of(path: Any) -> tuple[str, FloatArray] | None:
     sides: Sequence[int] = space_in.lattice.shape
     factored = hasattr(path, "theta1")
     convolution = path.symmetry.translations and space_in.lattice == space_out.lattice
-    if not (factored or convolution) and space_in.size * space_out.size > LARGEST_MATRIX:
+    as_it_is = factored or convolution or isinstance(path, FullyConnected)
+    if not as_it_is and space_in.size * space_out.size > LARGEST_MATRIX:
         return None
     with torch.no_grad():
         weights = plain_weights(path)
@@ -96,6 +98,6 @@ def _filters_of(path: Any) -> tuple[str, FloatArray] | None:
 
 
 def _largest(filters: FloatArray, most: int) -> FloatArray:
-    sizes = np.sqrt((filters**2).sum(axis=(1, 2)))
+    sizes = np.einsum("fxy,fxy->f", filters, filters)  # a large matrix is not copied
     order = np.argsort(-sizes, kind="stable")[:most]
     return np.asarray(filters[order], dtype=np.float64)

@@ -15,9 +15,12 @@ from PIL import Image
 from rich.console import Console
 
 from groupella.evidence import Selection
+from groupella.groups import GroupSet, trivial, z2
+from groupella.layer import ResidualPathway
 from groupella.networks import Trunk
 from groupella.reporting import (
     Content,
+    figures,
     filter_pictures,
     layer_errors,
     markdown,
@@ -94,7 +97,7 @@ def test_history_without_evidence_or_accuracy_still_gives_a_page(content: Conten
 
 def test_figures_are_written_as_png_and_svg(content: Content, tmp_path: Path) -> None:
     names = {p.name for p in save_figures(content, tmp_path)}
-    kinds = ("selection", "precisions", "curves", "equivariance")
+    kinds = ("selection", "precisions", "curves", "equivariance", "filters")
     assert names == {f"{k}.{s}" for k in kinds for s in ("png", "svg")}
     for name in names:
         if name.endswith(".png"):
@@ -102,6 +105,28 @@ def test_figures_are_written_as_png_and_svg(content: Content, tmp_path: Path) ->
                 assert min(picture.size) > 100
         else:
             assert "<svg" in (tmp_path / name).read_text()[:2000]
+
+
+def test_the_figure_of_filters_shows_those_of_every_layer_and_path(content: Content) -> None:
+    figure = figures(content)["filters"]
+    shown = [axis for axis in figure.axes if axis.images]
+    assert len(shown) == len(content.filters)
+    first = content.filters[0].filters
+    (image,) = shown[0].images
+    values = np.ma.filled(np.ma.asarray(image.get_array()), np.nan)
+    np.testing.assert_array_equal(values[:, : first.shape[2]], first[0])
+    assert np.isnan(values[:, first.shape[2]]).all()
+
+
+def test_large_matrices_that_are_stored_as_such_are_shown() -> None:
+    groups = GroupSet(trivial(), z2())
+    space = groups.space((40, 40), 1)
+    layer = ResidualPathway(space, space, groups, "FC+CONV")
+    (fc,) = (f for f in filter_pictures(layer) if f.path == "FC")
+    (weight,) = (p for n, p in layer.named_parameters() if n.endswith("FC.weight"))
+    rows = weight.detach().reshape(-1, 40, 40)
+    largest = rows[rows.flatten(1).norm(dim=1).argmax()]
+    np.testing.assert_allclose(fc.filters[0], largest.numpy(), rtol=1e-6)
 
 
 def test_nothing_half_written_is_left(content: Content, tmp_path: Path) -> None:
