@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupella._arguments import group_set, named_group
+from groupella._arguments import group_set, one_group
 
 if TYPE_CHECKING:
     from groupella.experiments.data import ImageData
@@ -24,7 +24,8 @@ class Job:
 
     data: as in `groupella.experiments.data.load`; with `motion`, its images moved by that group and
         labelled so that the labels obey `obeys`; `keep` names classes, with commas between
-    groups: names, or file.py:NAME; `paths` as in `groupella.layer.ResidualPathway`
+    groups: names, or file.py:NAME, as also `motion` and `obeys`
+    paths, increments: as in `groupella.layer.ResidualPathway`
     alpha, blocks, hidden: the trunk; `blocks=None` halves the lattice until 2 sites are left
     preset: instead of `groups`, `paths`, `blocks` and `hidden`, a row of the paper's tables by its
         name in `groupella.networks.PRESETS`
@@ -69,7 +70,8 @@ class Job:
         """The user's own files that decide the result, by their names; not what these import."""
         from groupella.experiments.data import BASES, TRANSFORMS
 
-        names = [self.groups.rpartition(":")[0]] if ".py:" in self.groups else []
+        groups = (self.groups, self.motion or "", self.obeys or "")
+        names = [text.rpartition(":")[0] for text in groups if ".py:" in text]
         name, colon, transform = self.data.rpartition(":")
         if not colon or transform not in TRANSFORMS:
             name = self.data
@@ -91,8 +93,8 @@ class Job:
         }
         if self.motion is None:
             return load(self.data, **options)
-        obeys = None if self.obeys is None else named_group(self.obeys)
-        return labelled(named_group(self.motion), obeys, self.data, **options)
+        obeys = None if self.obeys is None else one_group(self.obeys)
+        return labelled(one_group(self.motion), obeys, self.data, **options)
 
     def group_set(self) -> GroupSet:
         if self.preset is not None:

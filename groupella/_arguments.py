@@ -141,6 +141,20 @@ def named_group(name: str) -> Symmetry:
     return made
 
 
+def one_group(text: str) -> Symmetry:
+    """A single group: by its name, or "file.py:NAME", a symmetry or a function that makes one."""
+    from groupella.groups import Symmetry
+
+    if ".py:" not in text:
+        return named_group(text)
+    found = from_file(text)
+    if callable(found) and not isinstance(found, Symmetry):
+        found = call(found, text)
+    if not isinstance(found, Symmetry):
+        raise ArgumentError(f"{text} is {type(found).__name__}, not a symmetry")
+    return found
+
+
 def from_file(text: str) -> Any:
     """The object NAME of "file.py:NAME"."""
     file, _, name = text.rpartition(":")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from groupella._arguments import ArgumentError, complete_groups, group_set, seconds
+from groupella._arguments import ArgumentError, complete_groups, group_set, one_group, seconds
 
 if TYPE_CHECKING:
     from groupella.experiments._runs import Done
@@ -26,6 +26,8 @@ Examples:
   groupella select --groups z2,p4,flips --data mnist:rotated --budget 20m --out runs/rotated
 
   groupella select --groups my_groups.py:GROUPS --data my_images.npz --json
+
+  groupella select --groups z2,p4,p4m --data digits --motion p4m --obeys p4
 
 Ctrl-C saves; the same command goes on from there. A finished run is not run again.
 """
@@ -56,6 +58,21 @@ def select(
             autocompletion=_complete_data,
         ),
     ] = "digits:quadrants",
+    motion: Annotated[
+        str | None,
+        typer.Option(
+            help="Move the images by random elements of this group: a name, or my_groups.py:NAME.",
+            autocompletion=complete_groups,
+        ),
+    ] = None,
+    obeys: Annotated[
+        str | None,
+        typer.Option(
+            help="With --motion, of which it is a subgroup: labels also say how an image was "
+            "moved, as far as this group does not. By default labels stay as they are.",
+            autocompletion=complete_groups,
+        ),
+    ] = None,
     paths: Annotated[
         str | None,
         typer.Option(help="Such as F-FC+CONV+GCONV; by default one path for every group."),
@@ -87,15 +104,24 @@ def select(
     from groupella.experiments._record import RunError
     from groupella.experiments.data import DataError
 
-    place = out or Path("runs") / _name(data, groups, seed)
+    moved = "" if motion is None else f" moved by {motion}"
+    moved += "" if obeys is None else f" with labels that obey {obeys}"
+    place = out or Path("runs") / _name(data, groups, seed, motion, obeys)
     folder = None if data_dir is None else str(data_dir)
     try:
         group_set(groups)
         limit = seconds(budget)
+        if obeys is not None and motion is None:
+            raise ArgumentError(f"--obeys {obeys} says what labels obey under a --motion: give it")
+        for one in (motion, obeys):
+            if one is not None:
+                one_group(one)
         job = Job(
-            title=f"Which of {groups.replace(',', ', ')} does {data} obey?",
+            title=f"Which of {groups.replace(',', ', ')} does {data}{moved} obey?",
             data=data,
             groups=groups,
+            motion=motion,
+            obeys=obeys,
             size=size,
             train_size=train_size,
             paths=paths,
@@ -220,8 +246,9 @@ def answer(done: Done) -> dict[str, Any]:
     }
 
 
-def _name(data: str, groups: str, seed: int) -> str:
-    text = f"{Path(data).stem if '/' in data else data}-{groups}-{seed}"
+def _name(data: str, groups: str, seed: int, *moved: str | None) -> str:
+    stem = Path(data).stem if "/" in data else data
+    text = "-".join([stem, *filter(None, moved), groups, str(seed)])
     return "".join(c if c.isalnum() or c in "-+" else "-" for c in text)
 
 
