@@ -21,6 +21,7 @@ SHOWN = {
     "curvature.md": 3,
     "custom-groups.md": 4,
     "custom-paths.md": 3,
+    "data.md": 4,
     "evidence.md": 4,
     "groups.md": 4,
     "layers.md": 6,
