@@ -8,6 +8,7 @@ from typing import Any
 
 from ._jobs import Job
 from ._study import Row
+from .cifar10 import PAPER_TRAINING as CIFAR_TRAINING
 from .toy import FAST, PAPER_TRAINING
 
 # data: preset, MAP (nll, accuracy), evidence (nll, accuracy, −log evidence a datum)
@@ -23,13 +24,17 @@ PUBLISHED: dict[str, Published] = {
 
 @dataclass(frozen=True)
 class Multigroup:
-    """Settings of the study; `init` is how paths start under evidence, as in `toy`."""
+    """Settings of the study; `init` is how paths start under evidence, as in `toy`.
+
+    cifar_training: what else is set in training on CIFAR-10.
+    """
 
     alpha: int = 2
     train_size: int | None = None
     init: str = "balanced"
     data: tuple[str, ...] = tuple(PUBLISHED)
     training: Mapping[str, Any] = field(default_factory=dict)
+    cifar_training: Mapping[str, Any] = field(default_factory=dict)
     budget: float | None = None
 
     def rows(self, seed: int) -> list[Row]:
@@ -45,7 +50,9 @@ class Multigroup:
         }
         rows = []
         for objective, paper in papers.items():
-            learned = {"method": "map"} if objective == "map" else {}
+            learned = dict(self.cifar_training) if name.startswith("cifar10") else {}
+            if objective == "map":
+                learned["method"] = "map"
             job = Job(
                 title=f"{name}: F-FC+CONV+GCONV, {objective}",
                 data=name,
@@ -62,7 +69,7 @@ class Multigroup:
 
 
 PRESETS = {
-    "paper": Multigroup(training=PAPER_TRAINING),
+    "paper": Multigroup(training=PAPER_TRAINING, cifar_training=CIFAR_TRAINING),
     "hour": Multigroup(init="earn", training={**FAST, "batch_size": 128}, budget=3300.0),
     "quick": Multigroup(
         alpha=1,

@@ -18,7 +18,8 @@ from groupella.cli import app
 from groupella.evidence import LayerSelection, PathSelection, Selection
 from groupella.experiments._jobs import Job
 from groupella.experiments._presets import DEMO_DIGITS, demo_jobs
-from groupella.experiments._runs import Done, RunError
+from groupella.experiments._record import RunError
+from groupella.experiments._runs import Done
 from groupella.experiments.data import ImageData
 from groupella.reporting import Content
 from groupella.training import EpochRecord, History
