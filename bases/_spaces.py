@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from groupella.groups import Element, FeatureSpace, LatticeElement, Symmetry
+from groupella.groups import Element, FeatureSpace, Lattice, LatticeElement, Symmetry
+from groupella.groups._order import as_site_element
 
 from ._arrays import FloatArray, signed_permutation
 from ._problem import Factor, Factors, Problem
@@ -54,21 +55,19 @@ def kernel_problem(
 
     def factors(g: Element) -> Factors:
         offsets = space_in.window_permutation(g, window).astype(np.int64)
-        return (
-            _factor(space_out.fibre_matrix(g)),
-            _factor(space_in.fibre_matrix(g)),
-            (offsets, None),
-        )
+        return (_point_factor(space_out, g), _point_factor(space_in, g), (offsets, None))
 
-    generators = [g for g in space_in.generators(symmetry) if not _is_translation(g)]
-    space_out.generators(symmetry)
+    space_in.generators(symmetry), space_out.generators(symmetry)
+    # Its own elements, since those of a space whose ambient symmetry is generated have no window.
+    lattice = space_in.lattice
+    generators = [g for g in symmetry.generators(lattice) if not _is_translation(g)]
     return Problem(
         shape=(space_out.fibre_size, space_in.fibre_size, math.prod(window)),
         split=1,
         generators=tuple(map(factors, generators)),
         translations=(),
-        cosets=_lazily(factors, lambda: _cosets(space_in, symmetry)),
-        elements=_lazily(factors, lambda: _cosets(space_in, symmetry)),
+        cosets=_lazily(factors, lambda: _points(lattice, symmetry)),
+        elements=_lazily(factors, lambda: _points(lattice, symmetry)),
     )
 
 
@@ -102,11 +101,23 @@ def _is_translation(g: Element) -> bool:
 
 
 def _cosets(home: FeatureSpace, symmetry: Symmetry) -> Iterable[Element]:
-    """One element for every coset of the translations; without translations, all elements."""
-    if not symmetry.translations:
+    """One element for every coset of the translations; where these are not known, all elements."""
+    if not symmetry.translations or not home.ambient.is_catalogue:
         return home.elements(symmetry)
-    shape = home.lattice.shape
-    return [LatticeElement(point, (0,) * len(shape), shape) for point in symmetry.point]
+    return _points(home.lattice, symmetry)
+
+
+def _points(lattice: Lattice, symmetry: Symmetry) -> list[LatticeElement]:
+    """The point group, about the array centre."""
+    zero = (0,) * lattice.dim
+    return [LatticeElement(point, zero, lattice.shape) for point in symmetry.point]
+
+
+def _point_factor(space: FeatureSpace, g: Element) -> Factor:
+    """What an element of a catalogue group does to the fibre of a space that may be generated."""
+    if not space.ambient.is_catalogue:
+        g = as_site_element(g, space.ambient.fibre_size)
+    return _factor(space.fibre_matrix(g))
 
 
 def _channel(space: FeatureSpace, g: Element) -> tuple[Factor, Factor]:

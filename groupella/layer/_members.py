@@ -4,7 +4,7 @@ Members with translations are group convolutions, a member without (or one given
 a dense map in basis form, the trivial member is the free path. With increments every path spans
 what its member adds to the strictly smaller subspaces. Where dense members are among them,
 kernels are written out as matrices on the lattice so that all subspaces can be compared, and what
-comes out as a convolution becomes one again.
+comes out as a convolution becomes one again, unless its symmetry is known by generators only.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _bases(
 
 
 def _part(basis: Basis, symmetry: Symmetry, spaces: Spaces, embedding: Embedding | None) -> Path:
-    if embedding is not None:
+    if embedding is not None and _convolves(symmetry, spaces.input):
         basis = embedding.kernels(basis) or basis
     if isinstance(basis, KernelBasis):
         return _convolution(symmetry, spaces, basis)

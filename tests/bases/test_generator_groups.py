@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groupella.bases import Basis, character_dimension, equivariant_basis
-from groupella.groups import FeatureSpace, GroupSet, Symmetry
+from groupella.bases import Basis, character_dimension, equivariant_basis, kernel_basis
+from groupella.groups import FeatureSpace, GroupSet, Symmetry, flips, p4, z2
 
 FIBRES = ("none", "parity", "points", "turned points", "turned sum")
 
@@ -115,3 +115,25 @@ def test_klein_four_with_signs() -> None:
     space = groups.space((4,), 1)
     basis = equivariant_basis(space, space, groups.ambient)
     assert (basis.dim, basis.method) == (8, "orbits")
+
+
+def test_catalogue_groups_in_a_set_with_generators() -> None:
+    """Kernels and maps of z2, flips and p4 are those of a set without the fourth member."""
+    sites = np.arange(16).reshape(4, 4)
+    turn = [[0.0, -1.0], [1.0, 0.0]]
+    own = Symmetry.from_generators("own", (4, 4), [np.rot90(sites).argsort(axis=None)], [turn])
+    members = (z2(), flips(), p4())
+    mixed, plain = GroupSet(*members, own), GroupSet(*members)
+    there, here = (s.space((4, 4), 1, "trivial") for s in (mixed, plain))
+    for symmetry, kernels in zip(members, (9, 6, 3), strict=True):
+        found = kernel_basis(there, there, symmetry, 3)
+        assert found.dim == character_dimension(there, there, symmetry, 3) == kernels
+        wanted = kernel_basis(here, here, symmetry, 3)
+        np.testing.assert_allclose(projector(found), projector(wanted), rtol=0, atol=1e-12)
+        maps = projector(equivariant_basis(here, here, symmetry))
+        for method in ("auto", "reynolds", "nullspace"):
+            again = equivariant_basis(there, there, symmetry, method)
+            np.testing.assert_allclose(projector(again), maps, rtol=0, atol=1e-12)
+    # They leave the fibre alone that the generators turn: a kernel for each of its 2 × 2 entries.
+    vectors = mixed.space((4, 4), 1)
+    assert kernel_basis(vectors, vectors, flips(), 3).dim == 4 * 6

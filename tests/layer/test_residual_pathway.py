@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,6 +18,12 @@ from groupella.paths import Conv, DenseBasis, FactoredFC, GroupConv
 from groupella.pooling import GlobalPool, GroupPool, PolyphasePool, take_phase
 from groupella.testing import ConstantOutputWarning, assert_equivariant
 
+SITES = np.arange(16).reshape(4, 4)
+OVER = Symmetry.from_generators("over", (4, 4), [SITES.T.argsort(axis=None)])
+# Turned by 90 degrees, with a vector at every site.
+TURNED = Symmetry.from_generators(
+    "turned", (4, 4), [np.rot90(SITES).argsort(axis=None)], fibre=[[[0.0, -1.0], [1.0, 0.0]]]
+)
 SETS = {
     "nested": (GroupSet(g.z2(), g.p4(), g.p4m(), g.trivial()), (4, 4)),
     "incomparable": (GroupSet(g.z2(), g.p4(), g.flips()), (6, 6)),
@@ -26,6 +33,8 @@ SETS = {
     "voxels": (GroupSet(g.translations(3), g.inversion(translations=True)), (4, 2, 4)),
     "set": (GroupSet(g.permutations(4), g.trivial()), (4,)),
     "vector": (GroupSet(g.z2(), g.p4(), g.trivial()), ()),
+    "generators": (GroupSet(g.z2(), OVER, g.flips(), g.trivial()), (4, 4)),
+    "generators with a fibre": (GroupSet(g.z2(), TURNED, g.trivial()), (4, 4)),
 }
 
 
@@ -159,6 +168,15 @@ def test_convolutions_and_dense_maps_share_their_common_part() -> None:
     }
     assert layer.paths["z2&c4"].weight.shape[2] == 36
     assert layer.strict("c4").subspaces.keys() == {"c4", "z2&c4"}
+
+
+def test_a_symmetry_by_generators_shares_its_part_with_convolutions() -> None:
+    """Of the 9 entries of a kernel 3 + 3 pairs agree; of 256 entries of a map (256 + 16) / 2 do."""
+    groups = GroupSet(g.z2(), OVER)
+    space = groups.space((4, 4), 1)
+    layer = ResidualPathway(space, space, groups)
+    sizes = {name: path.weight.numel() for name, path in layer.paths.items()}
+    assert sizes == {"z2": 3, "over": 130, "z2&over": 6}
 
 
 def test_an_empty_increment_is_dropped() -> None:
