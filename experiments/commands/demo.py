@@ -42,7 +42,7 @@ def demo(
 
     from groupella.experiments._presets import demo_jobs
     from groupella.experiments._record import RunError
-    from groupella.reporting import network_verdict, write_report
+    from groupella.reporting import network_verdict, obeys, write_report
 
     # The networks are small: on a busy machine threads would only wait for each other.
     torch.set_num_threads(1)
@@ -64,8 +64,8 @@ def demo(
     right = all(found == wanted for wanted, found in verdicts.items())
     turned, asked = (network_verdict(one.content.selection) for one in done)
     words = (
-        f"Asked only which digit it is, the network obeys {turned}. "
-        f"Asked also how it was turned, it obeys {asked}."
+        f"Asked only which digit it is, the network {obeys(turned)}. "
+        f"Asked also how it was turned, it {obeys(asked)}."
     )
     report = write_report([one.content for one in done], place / "report.html", words)
     taken = time.perf_counter() - started

@@ -45,7 +45,7 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class PathSelection:
-    """One path of one layer."""
+    """One path of one layer; `priors` names the prior groups that decide on it."""
 
     path: str
     precision: float
@@ -56,6 +56,7 @@ class PathSelection:
     removal: float
     alive: bool
     members: tuple[str, ...]
+    priors: tuple[str, ...] = ()
 
     @property
     def normalised(self) -> float:
@@ -86,7 +87,8 @@ class LayerSelection:
 class Selection:
     """The answer for a whole network. Prints as a table, saves as JSON, draws as a figure.
 
-    `threshold` is in nats for the rule "evidence", else a share of relative γ.
+    `threshold` is in nats for the rule "evidence", else a share of relative γ; `nats` is what a
+    path's removal must cost, whatever its size (0 for the rule "gamma").
     """
 
     layers: tuple[LayerSelection, ...]
@@ -95,12 +97,14 @@ class Selection:
     rule: Rule
     threshold: float
     nats_per_parameter: float = 0.0
+    nats: float = 0.0
 
     @classmethod
     def unmeasured(cls, network: nn.Module, n_data: int, rule: Rule, threshold: float) -> Selection:
         """Of a network without curvature: all layers, none of their paths, no evidence (NaN)."""
         layers = (LayerSelection(name, (), (), math.inf, None) for name in pathway_layers(network))
-        return cls(tuple(layers), math.nan, n_data, rule, threshold)
+        nats = threshold if rule == "evidence" else 0.0
+        return cls(tuple(layers), math.nan, n_data, rule, threshold, nats=nats)
 
     @property
     def is_measured(self) -> bool:
@@ -132,6 +136,7 @@ class Selection:
             "rule": self.rule,
             "threshold": self.threshold,
             "nats_per_parameter": self.nats_per_parameter,
+            "nats": self.nats,
             "log_evidence": None if math.isnan(self.log_evidence) else self.log_evidence,
             "n_data": self.n_data,
             "layers": [
@@ -175,6 +180,9 @@ class Selection:
             rule=content["rule"],
             threshold=content["threshold"],
             nats_per_parameter=content.get("nats_per_parameter", 0.0),
+            nats=content.get(
+                "nats", content["threshold"] if content["rule"] == "evidence" else 0.0
+            ),
         )
 
     def table(self) -> Table:
@@ -243,6 +251,7 @@ def selection(
         rule=rule,
         threshold=nats if rule == "evidence" else threshold,
         nats_per_parameter=0.0 if rule == "gamma" else nats_per_parameter,
+        nats=0.0 if rule == "gamma" else nats,
     )
 
 
@@ -295,6 +304,7 @@ def _select(
             removal=changes[p],
             alive=p in live,
             members=tuple(subspaces[p]),
+            priors=tuple(g.name for g in gs),
         )
         for p, gs in members.items()
     )
@@ -322,8 +332,9 @@ def _mean_precision(groups: Sequence[PriorGroup], precisions: Sequence[float]) -
 def _layer_from(entry: Mapping[str, Any]) -> LayerSelection:
     paths = tuple(
         PathSelection(
-            **{k: v for k, v in p.items() if k not in ("normalised", "members")},
+            **{k: v for k, v in p.items() if k not in ("normalised", "members", "priors")},
             members=tuple(p["members"]),
+            priors=tuple(p.get("priors", ())),
         )
         for p in entry["paths"]
     )

@@ -84,8 +84,9 @@ def figure(selection: Selection) -> Figure:
     )
     axes = result.add_subplot()
     image = axes.imshow(shares, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(rows), [s.layer for s in selection.layers])
+    axes.set_xticks(range(len(columns)), ["none" if c == "trivial" else c for c in columns])
+    layers = [f"{i} · {s.layer}".rstrip(" ·") for i, s in enumerate(selection.layers, 1)]
+    axes.set_yticks(range(rows), layers)
     axes.set_title("relative effective parameters")
     verdicts = axes.secondary_yaxis("right")
     verdicts.set_yticks(range(rows), [s.verdict for s in selection.layers])

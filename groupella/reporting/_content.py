@@ -21,12 +21,16 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LayerError:
-    """Relative equivariance error of one layer under one group; None where it was not measured."""
+    """Relative equivariance error of one layer under one group; None where it was not measured.
+
+    `up_to_translation`: whether outputs were compared up to one translation for each sample.
+    """
 
     layer: str
     group: str
     before: float | None
     after: float | None
+    up_to_translation: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._content import Content, FloatArray
+from ._gallery import is_alive, largest, pictures_of, scale_of
+from ._pictures import NEGATIVE, POSITIVE
+from ._precisions import precision_curves
+from ._words import numbered, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +26,7 @@ def figures(content: Content) -> dict[str, Figure]:
     if content.selection.is_measured:
         found["selection"] = content.selection.figure()
     if len(content.history):
-        if content.selection.is_measured:
+        if any(precision_curves(content).values()):
             found["precisions"] = _precisions(content)
         found["curves"] = _curves(content)
     if content.errors:
@@ -60,41 +64,54 @@ def _precisions(content: Content) -> Figure:
     figure, axes = _new(columns, math.ceil(len(layers) / columns))
     names = list(dict.fromkeys(p.path for s in layers for p in s.paths))
     epochs = [r.epoch + 1 for r in content.history]
+    found = precision_curves(content)
     for axis in axes.flat[len(layers) :]:
         axis.set_visible(False)
-    for axis, layer in zip(axes.flat, layers, strict=False):
-        for path in layer.paths:
-            key = f"{layer.layer}/{path.path}" if layer.layer else path.path
-            values = [(r.precisions or {}).get(key, math.nan) for r in content.history]
-            colour = f"C{names.index(path.path) % 10}"
-            axis.plot(epochs, values, colour, ls="-" if path.alive else "--", label=path.path)
+    for number, (axis, layer) in enumerate(zip(axes.flat, layers, strict=False), 1):
+        for curve in found[layer.layer]:
+            values = [math.nan if v is None else v for v in curve.values]
+            colour = f"C{names.index(curve.path) % 10}"
+            style = "-" if curve.alive else "--"
+            axis.plot(epochs, values, colour, ls=style, label=shown(curve.path))
+            if curve.out is not None:
+                last = max(i for i, v in enumerate(curve.values) if v is not None)
+                axis.plot(epochs[last], values[last], "x", color=colour, label="_taken out")
         axis.set_yscale("log")
-        axis.set_title(f"{layer.layer}: {layer.verdict}", fontsize=9)
+        axis.set_title(f"{numbered(number, layer.layer)}: {layer.verdict}", fontsize=9)
         axis.set_xlabel("epoch")
-    axes[0, 0].set_ylabel("precision δ")
+    axes[0, 0].set_ylabel("precision δ (× where a path was taken out)", fontsize=8)
     axes[0, 0].legend(fontsize=8)
     return figure
 
 
 def _curves(content: Content) -> Figure:
-    figure, axes = _new(3)
-    epochs = [r.epoch + 1 for r in content.history]
-    updates = [(r.epoch + 1, r.log_evidence) for r in content.history if r.log_evidence is not None]
-    axes[0, 0].plot([e for e, _ in updates], [v / content.selection.n_data for _, v in updates])
-    panels = (("nll", "validation_nll", 1), ("accuracy", "validation_accuracy", 100))
-    for axis, (training, test, factor) in zip(axes[0, 1:], panels, strict=True):
-        for column, label in ((training, "training"), (test, "test")):
-            values = content.history.column(column)
-            if any(v is not None for v in values):
-                numbers = [math.nan if v is None else factor * v for v in values]
-                axis.plot(epochs, numbers, label=label)
-        if axis.lines:
-            axis.legend(fontsize=8)
-    titles = ("log evidence, nats a datum", "negative log-likelihood", "accuracy, %")
-    for axis, title in zip(axes.flat, titles, strict=True):
+    """What was recorded of evidence, likelihood and accuracy, a panel each."""
+    per_datum = 1 / content.selection.n_data
+    panels = (
+        ("log evidence, nats a datum", per_datum, {"training": "log_evidence"}),
+        ("negative log-likelihood", 1, {"training": "nll", "test": "validation_nll"}),
+        ("accuracy, %", 100, {"training": "accuracy", "test": "validation_accuracy"}),
+    )
+    drawn = []
+    for title, factor, columns in panels:
+        lines = {label: _recorded(content, column, factor) for label, column in columns.items()}
+        lines = {label: points for label, points in lines.items() if points}
+        if lines:
+            drawn.append((title, lines))
+    figure, axes = _new(len(drawn))
+    for axis, (title, lines) in zip(axes.flat, drawn, strict=True):
+        for label, points in lines.items():
+            marker = "o" if len(points) == 1 else ""
+            axis.plot([e for e, _ in points], [v for _, v in points], marker=marker, label=label)
+        axis.legend(fontsize=8)
         axis.set_title(title, fontsize=9)
         axis.set_xlabel("epoch")
     return figure
+
+
+def _recorded(content: Content, column: str, factor: float) -> list[tuple[int, float]]:
+    found = zip(content.history, content.history.column(column), strict=True)
+    return [(record.epoch + 1, factor * value) for record, value in found if value is not None]
 
 
 def _equivariance(content: Content) -> Figure:
@@ -115,19 +132,26 @@ def _equivariance(content: Content) -> Figure:
 
 
 def _filters(content: Content) -> Figure:
-    """The largest filters of each path, one row a layer; each picture has its own scale."""
-    layers = list(dict.fromkeys(f.layer for f in content.filters))
+    """The largest filters of each path, one row a layer, coloured and scaled as on the page."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ends = [tuple(c / 255 for c in colour) for colour in (NEGATIVE, (255, 255, 255), POSITIVE)]
+    colours = LinearSegmentedColormap.from_list("signed", ends)
+    layers = [(i, s) for i, s in enumerate(content.selection.layers, 1) if pictures_of(content, s)]
     paths = list(dict.fromkeys(f.path for f in content.filters))
     figure, axes = _new(len(paths), len(layers), width=4.0, height=1.0)
     for axis in axes.flat:
         axis.set_axis_off()
-    for picture in content.filters:
-        axis = axes[layers.index(picture.layer), paths.index(picture.path)]
-        largest = float(np.abs(picture.filters).max(initial=0.0))
-        scale = f"±{largest:.2g}" if largest else "all zero"
-        shown = _side_by_side(picture.filters)
-        axis.imshow(shown, cmap="RdBu", vmin=-largest, vmax=largest, interpolation="nearest")
-        axis.set_title(f"{picture.layer} {picture.path}: {picture.kind}, {scale}", fontsize=8)
+    for row, (number, layer) in enumerate(layers):
+        for picture in pictures_of(content, layer):
+            axis = axes[row, paths.index(picture.path)]
+            scale = scale_of(content, layer, picture.kind) or 1.0
+            tiles = _side_by_side(picture.filters)
+            axis.imshow(tiles, cmap=colours, vmin=-scale, vmax=scale, interpolation="nearest")
+            state = "" if is_alive(layer, picture) else " (dead)"
+            size = f"largest {largest(picture):.2g}"
+            title = f"{numbered(number, layer.layer)}, {shown(picture.path)}{state}: {size}"
+            axis.set_title(title, fontsize=8)
     return figure
 
 

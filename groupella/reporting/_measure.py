@@ -46,11 +46,16 @@ def layer_errors(
 
 
 def paired(
-    before: Mapping[tuple[str, str], float], after: Mapping[tuple[str, str], float]
+    before: Mapping[tuple[str, str], float],
+    after: Mapping[tuple[str, str], float],
+    network: nn.Module,
 ) -> tuple[LayerError, ...]:
-    """Two measurements side by side."""
+    """Two measurements of the layers of `network` side by side."""
+    pooling = {name for name, layer in _layers(network) if layer.stride == 2}
     keys = dict.fromkeys([*before, *after])
-    return tuple(LayerError(*key, before.get(key), after.get(key)) for key in keys)
+    return tuple(
+        LayerError(*key, before.get(key), after.get(key), key[0] in pooling) for key in keys
+    )
 
 
 def filter_pictures(network: nn.Module, most: int = 8) -> tuple[FilterPicture, ...]:

@@ -18,13 +18,17 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Line:
-    """One curve; `colour` is the number of a series in the style sheet. None is a gap."""
+    """One curve; `colour` is the number of a series in the style sheet. None is a gap.
+
+    end: why the curve ends before the others, which a cross then marks.
+    """
 
     name: str
     xs: Sequence[float]
     ys: Sequence[float | None]
     colour: int
     dashed: bool = False
+    end: str | None = None
 
 
 def line_chart(
@@ -91,10 +95,23 @@ def _curve(line: Line, points: Sequence[tuple[float, float]]) -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dash = ' stroke-dasharray="5 4"' if line.dashed else ""
     name = f"<title>{escape(line.name)}</title>"
+    if not points:
+        return ""
+    end = _cross(line, *points[-1])
     if len(points) == 1:
         x, y = points[0]
-        return f'<circle class="dot s{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3">{name}</circle>'
-    return f'<polyline class="curve s{line.colour}" points="{path}"{dash}>{name}</polyline>'
+        dot = f'<circle class="dot s{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="3">{name}</circle>'
+        return end or dot
+    return f'<polyline class="curve s{line.colour}" points="{path}"{dash}>{name}</polyline>{end}'
+
+
+def _cross(line: Line, x: float, y: float) -> str:
+    if line.end is None:
+        return ""
+    return (
+        f'<path class="curve s{line.colour}" d="M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8">'
+        f"<title>{escape(line.name)}: {escape(line.end)}</title></path>"
+    )
 
 
 def _ticks(low: float, high: float, log: bool) -> list[tuple[float, str]]:

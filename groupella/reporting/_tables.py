@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from groupella.evidence import Selection
 
 from ._content import LayerError
+from ._words import numbered, shown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,15 +40,15 @@ def shares_table(selection: Selection) -> Table:
     table.add_column("layer")
     table.add_column("obeys", style="bold")
     for name in names:
-        table.add_column("none" if name == "trivial" else name, justify="right")
-    for layer in selection.layers:
+        table.add_column(shown(name), justify="right")
+    for number, layer in enumerate(selection.layers, 1):
         found = {p.path: p for p in layer.paths}
         cells = []
         for name in names:
             path = found.get(name)
             share = "" if path is None else f"{100 * path.relative:.1f} %"
             cells.append(share if path is None or path.alive else f"({share})")
-        table.add_row(layer.layer, layer.verdict, *cells)
+        table.add_row(numbered(number, layer.layer), layer.verdict, *cells)
     return table
 
 
@@ -62,7 +63,8 @@ def errors_table(errors: Iterable[LayerError]) -> Table:
     for group in groups:
         table.add_column(group, justify="right")
     by_key = {(e.layer, e.group): e.after for e in found}
-    for layer in dict.fromkeys(e.layer for e in found):
+    for number, layer in enumerate(dict.fromkeys(e.layer for e in found), 1):
         values = [by_key.get((layer, g)) for g in groups]
-        table.add_row(layer, *("–" if v is None else f"{v:.1e}" for v in values))
+        name = numbered(number, layer)
+        table.add_row(name, *("–" if v is None else f"{v:.1e}" for v in values))
     return table

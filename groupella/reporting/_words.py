@@ -1,11 +1,13 @@
 """The verdict in words.
 
 A network obeys a symmetry when every layer does: it is the strictest member whose subspace contains
-all live paths of all layers.
+all live paths of all layers. Layers are counted from 1; where there is room their module's name
+stands beside the number.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 
 from groupella.evidence import LayerSelection, Selection
@@ -32,6 +34,19 @@ MEANINGS = {
 }
 
 
+MOST_RUNS = 4  # of layers with one verdict, that a sentence lists
+
+
+def shown(name: str) -> str:
+    """A group or path as a reader sees it: the trivial group is "none"."""
+    return "none" if name == "trivial" else name
+
+
+def numbered(number: int, layer: str) -> str:
+    """A layer by its number and its module's name, such as "1 · layers.0"."""
+    return f"{number} · {layer}" if layer else str(number)
+
+
 def meaning(name: str) -> str:
     """What a group of the catalogue does, in a few words; its name where that is not known."""
     return MEANINGS.get(name, name)
@@ -48,25 +63,26 @@ def network_verdict(selection: Selection) -> str:
 
 
 def sentence(selection: Selection) -> str:
-    """Such as "Layers 1 to 3 obey p4, layer 4 obeys z2; the network as a whole obeys z2."""
+    """Such as "The network obeys z2: layers 1 to 3 obey p4, layer 4 obeys z2."."""
     if not selection.is_measured:
         return "What the layers obey was not measured."
-    numbered = list(enumerate(selection.layers, 1))
-    if len(numbered) == 1:
-        return f"The layer {_obeys(selection.layers[0].verdict, 1)}."
+    layers = list(enumerate(selection.layers, 1))
+    if len(layers) == 1:
+        return f"The layer {obeys(selection.layers[0].verdict)}."
     runs = [
         (name, [number for number, _ in members])
-        for name, members in groupby(numbered, key=lambda item: item[1].verdict)
+        for name, members in groupby(layers, key=lambda item: item[1].verdict)
     ]
     if len(runs) == 1:
         name = runs[0][0]
         return (
             "No layer obeys any of the groups." if name == "none" else f"Every layer obeys {name}."
         )
-    parts = [f"{_which(numbers)} {_obeys(name, len(numbers))}" for name, numbers in runs]
-    text = ", ".join(parts)
-    text = text[0].upper() + text[1:]
-    return f"{text}; the network as a whole {_obeys(network_verdict(selection), 1)}."
+    parts = [f"{_which(numbers)} {obeys(name, len(numbers))}" for name, numbers in runs]
+    if len(runs) > MOST_RUNS:
+        counts = Counter(layer.verdict for layer in selection.layers)
+        parts = [f"{_how_many(count)} {obeys(name, count)}" for name, count in counts.items()]
+    return f"The network {obeys(network_verdict(selection))}: {', '.join(parts)}."
 
 
 def clearness(layer: LayerSelection, selection: Selection) -> str:
@@ -83,6 +99,13 @@ def _which(numbers: list[int]) -> str:
     return f"layers {numbers[0]}{joint}{numbers[-1]}"
 
 
-def _obeys(name: str, count: int) -> str:
+def _how_many(count: int) -> str:
+    return "one layer" if count == 1 else f"{count} layers"
+
+
+def obeys(verdict: str, count: int = 1) -> str:
+    """Verb and verdict for that many layers or networks: "obeys p4", "obey nothing"."""
     verb = "obeys" if count == 1 else "obey"
-    return f"{verb} nothing" if name == "none" else f"{verb} {name}"
+    if verdict == NOT_MEASURED:
+        return f"{verb} what was not measured"
+    return f"{verb} nothing" if verdict == "none" else f"{verb} {verdict}"

@@ -13,7 +13,10 @@ from groupella._files import write_text
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch. `objective` is the MAP loss a datum; evidence is in nats, None without update."""
+    """One epoch. `objective` is the MAP loss a datum; evidence is in nats, None without update.
+
+    `taken_out` names the prior groups that were taken out for good after this epoch.
+    """
 
     epoch: int
     objective: float
@@ -28,6 +31,7 @@ class EpochRecord:
     validation_nll: float | None = None
     validation_accuracy: float | None = None
     remarks: tuple[str, ...] = ()
+    taken_out: tuple[str, ...] = ()
 
 
 @dataclass
@@ -59,7 +63,13 @@ class History:
 
     @classmethod
     def from_list(cls, entries: list[dict[str, Any]]) -> History:
-        return cls([EpochRecord(**{**e, "remarks": tuple(e["remarks"])}) for e in entries])
+        tuples = ("remarks", "taken_out")
+        return cls(
+            [
+                EpochRecord(**{**e, **{name: tuple(e.get(name, ())) for name in tuples}})
+                for e in entries
+            ]
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""

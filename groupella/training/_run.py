@@ -121,9 +121,10 @@ class Run:
         check_parameters(self.network)
         log_evidence: float | None = None
         remarks: tuple[str, ...] = ()
+        gone: tuple[str, ...] = ()
         if settings.updates_after(counters.epoch):
-            log_evidence, remarks = self._update_evidence()
-        record = self._record(started, log_evidence, remarks)
+            log_evidence, remarks, gone = self._update_evidence()
+        record = replace(self._record(started, log_evidence), remarks=remarks, taken_out=gone)
         self.history.records.append(record)
         counters.epoch += 1
         counters.step = 0
@@ -200,7 +201,8 @@ class Run:
         self.processes.add(self.weights.gradients())
         return nll, correct
 
-    def _update_evidence(self) -> tuple[float, tuple[str, ...]]:
+    def _update_evidence(self) -> tuple[float, tuple[str, ...], tuple[str, ...]]:
+        """The log evidence after the update, remarks, and what was taken out."""
         settings, epoch = self.settings, self.counters.epoch
         rate = learning_rate(settings.hyper_schedule, settings.hyper_lr, epoch, settings.epochs)
         assert settings.method != "map"
@@ -215,7 +217,7 @@ class Run:
             raise NonFiniteError("the log evidence is NaN although all its factors are finite")
         remarks = [str(w.message) for w in caught if issubclass(w.category, JitterWarning)]
         remarks += [f"epoch {epoch}: took out {name}" for name in gone]
-        return value, tuple(remarks)
+        return value, tuple(remarks), tuple(gone)
 
     def _network_hyper_step(self, rate: float) -> None:
         """A step up the evidence for lengthscales and anchor positions, in every process alike."""
@@ -237,9 +239,7 @@ class Run:
         self.network_hyper.step()
         self.network_hyper.zero_grad(set_to_none=True)
 
-    def _record(
-        self, started: float, log_evidence: float | None, remarks: tuple[str, ...]
-    ) -> EpochRecord:
+    def _record(self, started: float, log_evidence: float | None) -> EpochRecord:
         counters, evidence, n = self.counters, self.evidence, self.examples.n
         nll = counters.nll / max(counters.seen, 1)
         penalty = float(evidence.prior.penalty(self.network).detach()) / n
@@ -268,7 +268,6 @@ class Run:
             noise=noise,
             validation_nll=validation_nll,
             validation_accuracy=validation_accuracy,
-            remarks=remarks,
         )
 
     def _validate(self) -> tuple[float | None, float | None]:

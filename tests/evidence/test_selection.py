@@ -281,7 +281,7 @@ def test_saves_loads_prints_and_draws(
     figure = found.figure()
     figure.savefig(tmp_path / "selection.png")
     labels = [t.get_text() for t in figure.axes[0].get_xticklabels()]
-    assert labels == ["trivial", "z2", "p4"]
+    assert labels == ["none", "z2", "p4"]
 
 
 def test_bad_files_are_refused(tmp_path: Path) -> None:

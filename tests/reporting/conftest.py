@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -14,6 +16,64 @@ from groupella.groups import GroupSet, p4, trivial, z2
 from groupella.networks import Trunk, trunk
 from groupella.reporting import Content, Example, LayerError, Outcome, filter_pictures
 from groupella.training import EpochRecord, History
+
+VOID = ("meta", "img", "br", "line")
+Attributes = dict[str, str | None]
+
+
+class Node:
+    """An element of a page: its tag, attributes and children; `text` is all that stands in it."""
+
+    def __init__(self, tag: str, attributes: Attributes) -> None:
+        self.tag, self.attributes = tag, attributes
+        self.children: list[Node | str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(c if isinstance(c, str) else c.text for c in self.children)
+
+    def all(self, *tags: str, **attributes: str) -> list[Node]:
+        """The elements below this one with those tags and attributes, in order."""
+        found = []
+        for child in self.children:
+            if isinstance(child, str):
+                continue
+            wanted = all(child.attributes.get(k.strip("_")) == v for k, v in attributes.items())
+            if (not tags or child.tag in tags) and wanted:
+                found.append(child)
+            found += child.all(*tags, **attributes)
+        return found
+
+    def table(self, label: str) -> list[list[str]]:
+        """The cells of the table in the region of that name, row by row."""
+        (region,) = (n for n in self.all("div") if n.attributes.get("aria-label") == label)
+        return [[cell.text for cell in row.all("th", "td")] for row in region.all("tr")]
+
+
+class Parser(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.root = Node("", {})
+        self.open = [self.root]
+        self.feed(text)
+        assert self.open == [self.root], f"<{self.open[-1].tag}> is never closed"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        node = Node(tag, dict(attrs))
+        self.open[-1].children.append(node)
+        if tag not in VOID:
+            self.open.append(node)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open[-1].children.append(Node(tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1].tag == tag, f"</{tag}> closes <{self.open[-1].tag}>"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        self.open[-1].children.append(data)
+
 
 MEMBERS = {"trivial": ("trivial",), "z2": ("trivial", "z2"), "p4": ("trivial", "z2", "p4")}
 SHARES = ({"p4": 0.97, "z2": 0.0295, "trivial": 0.0005}, {"p4": 0.6, "z2": 0.0, "trivial": 0.4})
@@ -95,6 +155,12 @@ def content(network: Trunk) -> Content:
         expected="z2",
         remarks=("a 0 is nearly its own half turn",),
     )
+
+
+@pytest.fixture(scope="session")
+def read() -> Callable[[str], Node]:
+    """Parses a page, whose tags must match."""
+    return lambda text: Parser(text).root
 
 
 @pytest.fixture(scope="session")

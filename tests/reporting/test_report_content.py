@@ -41,12 +41,10 @@ def test_network_obeys_what_every_layer_obeys(content: Content) -> None:
 
 def test_sentence_names_layers_and_network(content: Content) -> None:
     chosen = content.selection
-    assert sentence(chosen) == (
-        "Layer 1 obeys z2, layer 2 obeys nothing; the network as a whole obeys nothing."
-    )
+    assert sentence(chosen) == "The network obeys nothing: layer 1 obeys z2, layer 2 obeys nothing."
     one, other = chosen.layers
     many = replace(chosen, layers=(one, one, one, other))
-    assert sentence(many).startswith("Layers 1 to 3 obey z2, layer 4 obeys nothing;")
+    assert sentence(many).endswith(": layers 1 to 3 obey z2, layer 4 obeys nothing.")
     assert sentence(replace(chosen, layers=(one, one))) == "Every layer obeys z2."
     assert sentence(replace(chosen, layers=(other, other))) == "No layer obeys any of the groups."
     assert sentence(replace(chosen, layers=(one,))) == "The layer obeys z2."

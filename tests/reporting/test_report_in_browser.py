@@ -6,13 +6,17 @@ import base64
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from groupella.reporting import Content, page, write_report
 
+SCHEMES = ("dark", "light")  # as chromium numbers them
 PROBE = """<!DOCTYPE html><meta charset="utf-8"><body style="margin:0">
 <iframe id="frame" style="border:0;width:WIDTHpx;height:2600px"></iframe><pre id="found"></pre>
 <script>
@@ -20,6 +24,12 @@ const text = new TextDecoder().decode(Uint8Array.from(atob("REPORT"), c => c.cha
 const frame = document.getElementById("frame");
 frame.onload = () => {
   const page = frame.contentDocument, view = frame.contentWindow, sizes = [], hidden = [];
+  const colour = text => { const v = text.match(/[0-9.]+/g).map(Number); return v.length > 3 ? v : [...v, 1]; };
+  const over = (top, under) => top.slice(0, 3).map((v, i) => v * top[3] + under[i] * (1 - top[3]));
+  const behind = e => e ? over(colour(view.getComputedStyle(e).backgroundColor), behind(e.parentElement)) : [255, 255, 255];
+  const light = rgb => rgb.map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+  const contrasts = [];
   page.querySelectorAll("details").forEach(d => { d.open = true; });
   for (const e of page.querySelectorAll("main *")) {
     const box = e.getBoundingClientRect();
@@ -27,13 +37,18 @@ frame.onload = () => {
     const own = [...e.childNodes].some(n => n.nodeType == 3 && n.data.trim());
     if (own && box.width) {
       const drawn = e.ownerSVGElement && e.ownerSVGElement.getScreenCTM();
-      sizes.push(parseFloat(view.getComputedStyle(e).fontSize) * (drawn ? drawn.a : 1));
+      const style = view.getComputedStyle(e), back = behind(e);
+      sizes.push(parseFloat(style.fontSize) * (drawn ? drawn.a : 1));
+      const pair = [light(over(colour(drawn ? style.fill : style.color), back)), light(back)].sort((a, b) => b - a);
+      if (e.tagName != "title") contrasts.push([(pair[0] + .05) / (pair[1] + .05), e.tagName, e.className, e.textContent.slice(0, 30)]);
     }
   }
   document.getElementById("found").textContent = "FOUND" + JSON.stringify({
     width: page.documentElement.scrollWidth,
     hidden: hidden,
     smallest: Math.min(...sizes),
+    contrast: contrasts.sort((a, b) => a[0] - b[0])[0],
+    answers: Math.max(...[...page.querySelectorAll("table.map td.answer")].map(e => e.getBoundingClientRect().right)),
     back: view.getComputedStyle(page.body).backgroundColor,
     ink: view.getComputedStyle(page.body).color,
     images: [...page.images].every(i => i.complete && i.naturalWidth > 0),
@@ -90,7 +105,8 @@ def test_layout_fits_phone_and_desk(
     found = look(chromium, tmp_path, page([content, content]), width, "--window-size=1400,2700")
     assert found["width"] <= width
     assert found["hidden"] == []
-    assert found["smallest"] >= 8
+    assert found["smallest"] >= 10
+    assert found["answers"] <= width, "what a layer obeys is seen without scrolling"
     assert found["images"]
     assert found["pictures"] == 2 * (len(content.examples) + sum(map(_filters, content.filters)))
     assert found["charts"] == 2 * (2 + 3)
@@ -99,18 +115,85 @@ def test_layout_fits_phone_and_desk(
 def test_page_is_dark_for_readers_who_want_it_dark(
     chromium: str, content: Content, tmp_path: Path
 ) -> None:
-    dark = look(chromium, tmp_path, page(content), 1280, "--blink-settings=preferredColorScheme=0")
+    dark = look(chromium, tmp_path, page(content), 1280, in_scheme("dark"))
     assert _brightness(dark["back"]) < 60 < 180 < _brightness(dark["ink"])
 
 
-def test_page_opens_alone_without_a_word_on_the_console(
-    chromium: str, content: Content, tmp_path: Path
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_all_text_stands_out_from_what_is_behind_it(
+    chromium: str, content: Content, tmp_path: Path, scheme: str
+) -> None:
+    """By the 4.5 : 1 of WCAG, also on the darkest cells and in paths that are dead."""
+    first, second = content.selection.layers
+    shares = (0.0, 0.5, 1.0)
+    paths = [replace(p, relative=s) for p, s in zip(first.paths, shares, strict=True)]
+    layers = [
+        replace(first, paths=tuple(replace(p, alive=alive) for p in paths))
+        for alive in (True, False)
+    ]
+    chosen = replace(content.selection, layers=(*layers, second))
+    text = page(replace(content, selection=chosen))
+    found = look(chromium, tmp_path, text, 1280, in_scheme(scheme))
+    assert found["contrast"][0] >= 4.5, found["contrast"]
+    faint = text.replace("</main>", '<p style="color: #888; background: #777">faint</p></main>')
+    assert look(chromium, tmp_path, faint, 1280, in_scheme(scheme))["contrast"][3] == "faint"
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", [500, 1100])
+def test_page_opens_alone_and_is_drawn_without_a_word_on_the_console(
+    chromium: str, content: Content, tmp_path: Path, scheme: str, width: int
 ) -> None:
     written = write_report(content, tmp_path / "report.html")
     shot = tmp_path / "shot.png"
-    document, console = run(chromium, tmp_path, written, f"--screenshot={shot}")
+    options = [f"--window-size={width},800", f"--screenshot={shot}", in_scheme(scheme)]
+    document, console = run(chromium, tmp_path, written, *options)
     assert console == []
-    assert "Layer 1 obeys z2, layer 2 obeys nothing" in document
+    assert "layer 1 obeys z2, layer 2 obeys nothing" in document
+    with Image.open(shot) as picture:
+        pixels = np.asarray(picture.convert("RGB"))
+    height, across, _ = pixels.shape
+    assert across == width
+    assert 600 < height <= 800  # some versions count a bar that is not there
+    colours, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
+    assert len(colours) > 50
+    brightness = colours.mean(axis=1)
+    paper = brightness[counts.argmax()]
+    # Paper, and text on it: in words, not in a few stray pixels.
+    dark, light = counts[brightness < 100].sum(), counts[brightness > 180].sum()
+    assert paper < 60 if scheme == "dark" else paper > 220
+    assert min(dark, light) > 1000
+
+
+def test_errors_of_a_page_would_be_seen(chromium: str, content: Content, tmp_path: Path) -> None:
+    text = page(content).replace("</body>", "<script>nothing_there()</script></body>")
+    free = re.sub("<meta http-equiv[^>]*>", "", text)
+    written = tmp_path / "broken.html"
+    written.write_text(free, encoding="utf-8")
+    _, console = run(chromium, tmp_path, written)
+    assert len(console) == 1
+    assert "nothing_there is not defined" in console[0]
+    with pytest.raises(AssertionError, match="nothing_there is not defined"):
+        look(chromium, tmp_path, free, 1280)
+    # As the page is, no script runs at all, and that is seen as well.
+    written.write_text(text, encoding="utf-8")
+    _, console = run(chromium, tmp_path, written)
+    assert len(console) == 1
+    assert "Content Security Policy" in console[0]
+
+
+def test_text_that_is_too_wide_or_too_small_would_be_seen(
+    chromium: str, content: Content, tmp_path: Path
+) -> None:
+    wrong = '<pre style="width:3000px">wide</pre><p style="font-size:3px">small</p></main>'
+    found = look(chromium, tmp_path, page(content).replace("</main>", wrong), 1280)
+    assert found["width"] > 3000
+    assert found["hidden"] == ["PRE"]
+    assert found["smallest"] == 3
+
+
+def in_scheme(scheme: str) -> str:
+    return f"--blink-settings=preferredColorScheme={SCHEMES.index(scheme)}"
 
 
 def _filters(picture: Any) -> int:
