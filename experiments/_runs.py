@@ -106,7 +106,7 @@ def describe(
         groups={m.name: meaning(m.name) for m in job.group_set()},
         selection=_selection(job, result, len(data.train_y)),
         history=result.history,
-        errors=paired(before, layer_errors(result.network, seed=job.seed)),
+        errors=paired(before, layer_errors(result.network, seed=job.seed), result.network),
         filters=filter_pictures(result.network),
         examples=_examples(data),
         outcome=Outcome(last.validation_accuracy, last.validation_nll, len(data.test_y)),

@@ -66,8 +66,8 @@ def errors(content: Content) -> str:
             cells += [_error(v) for v in pair]
         rows.append(f"<tr>{_layer(number, layer, layer.layer in pooling)}{''.join(cells)}</tr>")
     pooled = (
-        f" Layers that pool ({POOLS}) are compared up to one shift a sample: they halve the lattice, "
-        "so that no odd shift of the input is a shift of the output."
+        f" Layers that pool ({POOLS}) are compared up to one shift a sample: they halve the "
+        "lattice, so that no odd shift of the input is a shift of the output."
     )
     return (
         "<h3>Measured equivariance error</h3>"
