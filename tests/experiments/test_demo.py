@@ -84,16 +84,34 @@ def test_the_demo_is_not_right_when_a_verdict_is_not(
     answer = json.loads(result.stdout)
     assert answer["right"] is False
     assert answer["verdicts"] == {"p4": of_digits, "z2": of_turns}
+    words = [f"the network obeys {of_digits}.", f"how it was turned, it obeys {of_turns}."]
+    report = Path(answer["report"]).read_text(encoding="utf-8")
+    assert all(text.replace("none", "nothing") in report for text in words)
 
 
-def test_the_demo_says_in_words_whether_it_is_right(demo: Callable[..., Any]) -> None:
+def test_the_demo_says_in_words_whether_it_is_right(
+    demo: Callable[..., Any], tmp_path: Path
+) -> None:
     right = demo("p4", "z2")
     assert right.exit_code == 0
     assert "That is how the labels were made." in right.stdout
+    assert right.stdout.count("What each layer obeys") == 2
+    assert f"report: {tmp_path / 'report.html'}" in right.stdout
     wrong = demo("p4", "p4")
     assert wrong.exit_code == 1
     assert "The labels were made otherwise!" in wrong.stdout
     assert "That is how" not in wrong.stdout
+
+
+def test_the_demo_finds_both_symmetries(tmp_path: Path) -> None:
+    """As it is, trained: the only test of the settings that it comes with."""
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["verdicts"] == {"p4": "p4", "z2": "z2"}
+    for task in ("p4", "z2"):
+        assert (tmp_path / task / "selection.json").exists()
+        assert len(list((tmp_path / task / "figures").glob("*.png"))) == 5
 
 
 def test_a_demo_that_cannot_run_exits_with_two(

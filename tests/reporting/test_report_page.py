@@ -1,4 +1,4 @@
-"""The page, read as a reader would: tables by their cells, curves by their axes, pictures by pixels.
+"""The page, as a reader sees it: tables by their cells, curves by their axes, pictures by pixels.
 
 Nothing here is compared with what the code that draws it computed: values of curves are read off
 the labels of the axes, colours off decoded images.
@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_headings_go_down_one_step_at_a_time(content: Content, read: Read) -> No
     for text in (page(content), page([content, content])):
         levels = [int(n.tag[1]) for n in read(text).all("h1", "h2", "h3", "h4")]
         assert levels[0] == 1
-        assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
+        assert all(b <= a + 1 for a, b in pairwise(levels))
 
 
 def test_the_verdict_comes_first_then_what_groups_mean_and_what_to_beware_of(
@@ -249,11 +250,8 @@ def test_filters_have_one_colour_for_each_sign_and_are_blank_where_they_are_zero
         FilterPicture("layers.0", "trivial", "kernels", 0 * values),
     )
     changed = replace(content, filters=pictures)
-    live, dead = (
-        n
-        for n in read(page(changed)).all("img")
-        if (n.attributes["alt"] or "").startswith("filter")
-    )
+    images = read(page(changed)).all("img")
+    live, dead = (n for n in images if n.attributes["alt"].startswith("filter"))
     assert live.attributes["alt"] == "filter 1 of p4"
     shown = pixels(live)
     assert tuple(shown[0, 0]) == (*ORANGE, 255)
