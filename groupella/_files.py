@@ -15,17 +15,27 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-def write_text(path: str | Path, text: str) -> Path:
-    """Write `text` atomically, in a directory that is made where it is missing."""
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A name to write to; the file takes the place of `path` when all went well.
+
+    The directory is made where it is missing.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    return path
+
+
+def write_text(path: str | Path, text: str) -> Path:
+    """Write `text` atomically, in a directory that is made where it is missing."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
 
 
 class InUseError(OSError):

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from groupella._arguments import ArgumentError
+
+from ._errors import plain_errors
 from .select import saving
+
+if TYPE_CHECKING:
+    from groupella.experiments.planted import Outcome
 
 EXAMPLES = """
 Plant symmetries in teachers and data, and count how often they are found.
@@ -29,8 +36,8 @@ def planted(
     preset: Annotated[
         str,
         typer.Option(
-            help="quick (minutes), full (hours), basin (deep, from the teacher), small (deep, "
-            "three seeds), fresh (deep, a seed that no choice was made on)."
+            help="quick (minutes), hour, full (hours), basin (deep, from the teacher), small "
+            "(deep, three seeds), fresh (deep, a seed that no choice was made on)."
         ),
     ] = "quick",
     part: Annotated[
@@ -59,15 +66,13 @@ def planted(
     from rich.console import Console
 
     from groupella._files import write_text
-    from groupella.experiments._record import RunError
     from groupella.experiments.planted import PRESETS, headline, run_all
-    from groupella.experiments.planted import figure as draw
     from groupella.experiments.planted import summary as summarise
     from groupella.experiments.planted import table as tabulate
 
     if preset not in PRESETS:
         raise typer.BadParameter(f"choose {', '.join(PRESETS)}; got {preset!r}")
-    cases = PRESETS[preset]()
+    cases = PRESETS[preset].cases()
     known = sorted({case.part for case in cases})
     for name in part or []:
         if name not in known:
@@ -82,25 +87,53 @@ def planted(
                     f"no case is named {pattern!r}; there are {names[0]} to {names[-1]}"
                 )
         cases = [c for c in cases if any(fnmatchcase(c.key, pattern) for pattern in only)]
-    try:
+    with plain_errors("planted"):
+        if figure is not None:
+            _check_figure(figure)
+        for file in filter(None, (figure, summary)):
+            _check_target(file)
         with saving(directory, ["*.safetensors", *(f"{case.key}.json" for case in cases)]):
             outcomes = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)
-    except RunError as error:
-        typer.echo(f"groupella planted: {error}", err=True)
-        raise typer.Exit(2) from error
-    content = summarise(outcomes, preset)
-    console = Console(stderr=as_json)
-    console.print(tabulate(outcomes))
-    for heading in ("not_right", "dropped"):
-        for line in content[heading]:
-            console.print(f"{heading.replace('_', ' ')}: {line}", highlight=False)
-    if summary is not None:
-        write_text(summary, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    if figure is not None:
-        figure.parent.mkdir(parents=True, exist_ok=True)
-        draw(outcomes).savefig(figure, dpi=150)
+        content = summarise(outcomes, preset)
+        console = Console(stderr=as_json)
+        console.print(tabulate(outcomes))
+        for heading in ("not_right", "dropped"):
+            for line in content[heading]:
+                console.print(f"{heading.replace('_', ' ')}: {line}", highlight=False)
+        if summary is not None:
+            write_text(summary, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        if figure is not None:
+            _write_figure(outcomes, figure)
     if as_json:
         typer.echo(json.dumps(headline(outcomes)))
 
 
 planted.__doc__ = EXAMPLES
+
+
+def _check_figure(file: Path) -> None:
+    """Refuse a kind of file that cannot be drawn."""
+    from matplotlib.figure import Figure
+
+    kinds = Figure().canvas.get_supported_filetypes()
+    if file.suffix.removeprefix(".").lower() not in kinds:
+        raise ArgumentError(
+            f"--figure {file}: the name must end in one of .{', .'.join(sorted(kinds))}"
+        )
+
+
+def _check_target(file: Path) -> None:
+    """Make the directory of a file, and refuse one that cannot be written there."""
+    if file.is_dir():
+        raise ArgumentError(f"{file} is a directory; expected the name of a file")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(file.parent, os.W_OK):
+        raise ArgumentError(f"{file} cannot be written: {file.parent} is read-only")
+
+
+def _write_figure(outcomes: Sequence[Outcome], file: Path) -> None:
+    from groupella._files import replacing
+    from groupella.experiments.planted import figure
+
+    with replacing(file) as temporary:
+        figure(outcomes).savefig(temporary, dpi=150, format=file.suffix.removeprefix(".").lower())

@@ -7,6 +7,7 @@ from ._linear import LinearCase as LinearCase
 from ._outcome import Counts as Counts
 from ._outcome import Outcome as Outcome
 from ._presets import PRESETS as PRESETS
+from ._presets import Planted as Planted
 from ._report import figure as figure
 from ._report import headline as headline
 from ._report import summary as summary
@@ -14,3 +15,6 @@ from ._report import table as table
 from ._report import wilson as wilson
 from ._runner import Case as Case
 from ._runner import run_all as run_all
+from ._study import SCALES as SCALES
+from ._study import finished as finished
+from ._study import write_summary as write_summary

@@ -1,8 +1,10 @@
-"""Which cases a preset runs."""
+"""Which cases are run: settings of the benchmark, and presets of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from ._candidates import CANDIDATES
 from ._deep import DeepCase
@@ -19,61 +21,80 @@ PLANTS = (
 )
 
 
-def quick() -> list[Case]:
-    """Scalar linear teachers and one seed of deep ones: minutes on two cores."""
-    return [*(DeepCase(plant) for plant in PLANTS), *_linear((100, 1000), range(20))]
+@dataclass(frozen=True)
+class Grid:
+    """Every number of data with every seed, for every plant; `noise` as in the case."""
+
+    sizes: tuple[int, ...]
+    seeds: Sequence[int]
+    noise: float
 
 
-def full() -> list[Case]:
-    """All parts on five seeds, against n and noise; what is said last, on one seed. Hours."""
-    regular = [
-        LinearCase(planted, n, seed, side=4, fibre="regular")
-        for planted in CANDIDATES.names
-        for n in (100, 1000, 10_000)
-        for seed in range(5)
-    ]
-    noisy = [
-        LinearCase(planted, n, seed, noise=noise)
-        for noise in (0.3, 1.0)
-        for planted in CANDIDATES.names
-        for n in (100, 1000)
-        for seed in range(5)
-    ]
-    deep = [DeepCase(plant, 5000, seed) for plant in PLANTS for seed in range(5)]
-    return [
-        *deep,
-        *regular,
-        *_linear((25, 50, 100, 300, 1000), range(5)),
-        *noisy,
-        *(DeepCase(plant) for plant in PLANTS),
-        *(LabelCase(planted) for planted in CANDIDATES.names),
-        *(DeepCase(plant, 5000, noise=0.1) for plant in PLANTS),
-    ]
+@dataclass(frozen=True)
+class Planted:
+    """Settings of the benchmark: which cases of each part there are.
+
+    deep, start: pyramids, from random weights or from the teacher's
+    linear, regular: layers with a scalar fibre on 8×8, with the regular one on 4×4
+    labels: numbers of digits whose labels obey each group
+    """
+
+    deep: tuple[Grid, ...] = ()
+    linear: tuple[Grid, ...] = ()
+    regular: tuple[Grid, ...] = ()
+    labels: tuple[int, ...] = ()
+    start: Literal["random", "teacher"] = "random"
+
+    def cases(self, seed: int = 0) -> list[Case]:
+        """All of them, with `seed` added to their seeds."""
+        return [*self._deep(seed), *self._linear(seed), *self._labels(seed)]
+
+    def _deep(self, first: int) -> Iterator[Case]:
+        for grid in self.deep:
+            for n in grid.sizes:
+                for plant in PLANTS:
+                    for seed in grid.seeds:
+                        yield DeepCase(plant, n, first + seed, grid.noise, self.start)
+
+    def _linear(self, first: int) -> Iterator[Case]:
+        for grids, fibre, side in ((self.regular, "regular", 4), (self.linear, "trivial", 8)):
+            for grid in grids:
+                for planted in CANDIDATES.names:
+                    for n in grid.sizes:
+                        for seed in grid.seeds:
+                            yield LinearCase(planted, n, first + seed, side, fibre, grid.noise)
+
+    def _labels(self, first: int) -> Iterator[Case]:
+        for n in self.labels:
+            for planted in CANDIDATES.names:
+                yield LabelCase(planted, n, first)
 
 
-def basin() -> list[Case]:
-    """The deep cases of `quick`, started from the teacher's weights."""
-    return [DeepCase(plant, start="teacher") for plant in PLANTS]
-
-
-def small() -> list[Case]:
-    """The deep cases of `quick` on three seeds."""
-    return [DeepCase(plant, seed=seed) for plant in PLANTS for seed in range(3)]
-
-
-def fresh() -> list[Case]:
-    """Deep cases on a seed that no choice was made on."""
-    return [DeepCase(plant, n, seed=5) for n in (5000, 1500) for plant in PLANTS]
-
-
-PRESETS: dict[str, Callable[[], list[Case]]] = {
-    "quick": quick,
-    "full": full,
-    "basin": basin,
-    "small": small,
-    "fresh": fresh,
+FIVE = range(5)
+LINEAR = Grid((100, 1000), range(20), 0.1)
+PRESETS: dict[str, Planted] = {
+    # Scalar linear teachers and one seed of deep ones: minutes on two cores.
+    "quick": Planted(deep=(Grid((1500,), (0,), 0.0),), linear=(LINEAR,)),
+    # The same with three seeds of deep ones.
+    "hour": Planted(deep=(Grid((1500,), range(3), 0.0),), linear=(LINEAR,)),
+    # All parts, mostly on five seeds, against n and noise. Hours.
+    "full": Planted(
+        deep=(
+            Grid((5000,), FIVE, 0.0),
+            Grid((1500,), (0,), 0.0),
+            Grid((5000,), (0,), 0.1),
+        ),
+        linear=(
+            Grid((25, 50, 100, 300, 1000), FIVE, 0.1),
+            Grid((100, 1000), FIVE, 0.3),
+            Grid((100, 1000), FIVE, 1.0),
+        ),
+        regular=(Grid((100, 1000, 10_000), FIVE, 0.1),),
+        labels=(1500,),
+    ),
+    # The deep cases of `quick`, started from the teacher's weights; on three seeds; and those on a
+    # seed that no choice was made on.
+    "basin": Planted(deep=(Grid((1500,), (0,), 0.0),), start="teacher"),
+    "small": Planted(deep=(Grid((1500,), range(3), 0.0),)),
+    "fresh": Planted(deep=(Grid((5000, 1500), (5,), 0.0),)),
 }
-
-
-def _linear(sizes: Sequence[int], seeds: Sequence[int]) -> list[LinearCase]:
-    return [LinearCase(g, n, s) for g in CANDIDATES.names for n in sizes for s in seeds]

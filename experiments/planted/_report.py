@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._outcome import Counts, Outcome
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Z = 1.959964
+HEADINGS = ("part", "n", "noise", "layers right", "wrong symmetry", "dropped", "CPU s")
 
 
 def wilson(k: int, n: int) -> tuple[float, float]:
@@ -106,11 +107,24 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     from rich.table import Table as RichTable
 
     result = RichTable(title="Planted symmetries")
-    for heading in ("part", "n", "noise", "layers right", "wrong symmetry", "dropped", "CPU s"):
+    for heading in HEADINGS:
         result.add_column(heading, justify="left" if heading == "part" else "right")
+    for cells in _cells(outcomes):
+        result.add_row(*cells)
+    return result
+
+
+def markdown_table(outcomes: Sequence[Outcome]) -> str:
+    """The same as Markdown."""
+    from groupella.reporting import markdown
+
+    return markdown(list(HEADINGS), list(_cells(outcomes)))
+
+
+def _cells(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
     for (part, n, noise), members in conditions(outcomes).items():
         counts = Counts.of(members)
-        result.add_row(
+        yield [
             part,
             str(n),
             f"{100 * noise:g} %",
@@ -118,8 +132,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
             _share(counts.wrong, counts.layers),
             str(counts.dropped),
             f"{sum(o.seconds for o in members):.0f}",
-        )
-    return result
+        ]
 
 
 def figure(outcomes: Sequence[Outcome]) -> Figure:

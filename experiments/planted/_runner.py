@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupella._files import InUseError, alone, write_text
+from groupella.experiments._bar import Bar
 from groupella.experiments._engines import here, processes
 from groupella.experiments._record import RunError
 
@@ -49,7 +50,7 @@ def run_all(
     waiting = [c for c in cases if saved(directory, c.key, c.recipe) is None]
     pieces = {batch.name: batch for batch in batches(waiting, directory, jobs)}
     engine = here if jobs == 1 else processes(jobs)
-    bar = _Bar(len(cases), len(cases) - len(waiting), progress)
+    bar = Bar("cases", len(cases), len(cases) - len(waiting), progress)
     with bar, one_thread(), closing(engine(pieces)) as finished:
         for name in finished:
             bar.advance(len(pieces[name].cases))
@@ -133,39 +134,3 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-class _Bar:
-    """A progress bar over cases, or nothing."""
-
-    def __init__(self, total: int, done: int, visible: bool) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not visible,
-        )
-        self.task = self.progress.add_task("cases", total=total, completed=done)
-
-    def __enter__(self) -> _Bar:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def advance(self, cases: int) -> None:
-        self.progress.advance(self.task, cases)

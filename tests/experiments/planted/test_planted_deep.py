@@ -100,7 +100,7 @@ def test_next_stricter_members() -> None:
 
 
 def test_plants_do_not_get_stricter_with_depth() -> None:
-    for case in PRESETS["full"]():
+    for case in PRESETS["full"].cases():
         if isinstance(case, DeepCase):
             for before, after in zip(case.planted, case.planted[1:], strict=False):
                 assert CANDIDATES.contains(before, after)

@@ -59,6 +59,16 @@ class Stub:
         return outcome(("p4",), (("p4",),), key=self.key)
 
 
+class Stubs:
+    """Settings whose cases are given."""
+
+    def __init__(self, *stubs: Stub) -> None:
+        self.stubs = stubs
+
+    def cases(self, seed: int = 0) -> list[Stub]:
+        return [replace(stub, key=f"{stub.key}{seed or ''}") for stub in self.stubs]
+
+
 @pytest.mark.parametrize(
     ("planted", "obeys", "wrong"),
     [
@@ -155,7 +165,7 @@ def test_command_runs_only_what_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stubs = [Stub("deep-p4-s0"), Stub("deep-p4-s1"), Stub("deep-z2-s1")]
-    monkeypatch.setattr(package, "PRESETS", {"quick": lambda: stubs})
+    monkeypatch.setattr(package, "PRESETS", {"quick": Stubs(*stubs)})
     arguments = ["planted", "--jobs", "1", "--no-progress", "--directory", str(tmp_path)]
     assert CliRunner().invoke(app, [*arguments, "--only", "deep-*-s1"]).exit_code == 0
     assert sorted(p.stem for p in tmp_path.glob("*.json")) == ["deep-p4-s1", "deep-z2-s1"]
@@ -167,7 +177,7 @@ def test_command_runs_only_what_is_asked_for(
 def test_command_prints_the_headline_on_its_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(package, "PRESETS", {"quick": lambda: [Stub("a"), Stub("b")]})
+    monkeypatch.setattr(package, "PRESETS", {"quick": Stubs(Stub("a"), Stub("b"))})
     arguments = ["planted", "--json", "--jobs", "1", "--no-progress", "--directory", str(tmp_path)]
     files = ["--figure", str(tmp_path / "f.png"), "--summary", str(tmp_path / "s.json")]
     result = CliRunner().invoke(app, [*arguments, *files])
