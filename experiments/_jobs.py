@@ -66,17 +66,22 @@ class Job:
     def for_epochs(self, epochs: int) -> Job:
         return replace(self, training={**self.training, "epochs": epochs})
 
+    @property
+    def source(self) -> str:
+        """The data without the transformation that their name may end in."""
+        from groupella.experiments.data import TRANSFORMS
+
+        name, colon, transform = self.data.rpartition(":")
+        return name if colon and transform in TRANSFORMS else self.data
+
     def own_files(self) -> dict[str, Path]:
         """The user's own files that decide the result, by their names; not what these import."""
-        from groupella.experiments.data import BASES, TRANSFORMS
+        from groupella.experiments.data import BASES
 
         groups = (self.groups, self.motion or "", self.obeys or "")
         names = [text.rpartition(":")[0] for text in groups if ".py:" in text]
-        name, colon, transform = self.data.rpartition(":")
-        if not colon or transform not in TRANSFORMS:
-            name = self.data
-        if name not in BASES:
-            names.append(name)
+        if self.source not in BASES:
+            names.append(self.source)
         return {name: Path(name).expanduser() for name in names}
 
     def load(self, data_dir: str | None = None, progress: bool = True) -> ImageData:

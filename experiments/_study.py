@@ -15,6 +15,7 @@ from ._engines import Engine, Task, here
 from ._jobs import Job
 from ._record import RunError
 from ._runs import Done, load
+from .data._locate import named_directory
 
 COLUMNS = ("accuracy", "nll", "evidence")
 
@@ -48,13 +49,18 @@ def perform(
     engine: Engine = here,
     budget: float | None = None,
     data_dir: str | None = None,
+    check: Callable[[Sequence[Job]], None] | None = None,
     on_done: Callable[[Row, Done], None] | None = None,
 ) -> dict[str, Done]:
-    """Run every row that is not finished; where one fails, the others first, then an error."""
-    named = {row.key: row for row in rows}
-    # Absolute, since another machine's processes start elsewhere.
+    """Run every row that is not finished; where one fails, the others first, then an error.
+
+    check: is given the jobs that are left to do before any is begun, and may refuse them
+    """
+    named = by_key(rows)
+    # Absolute, and from the environment, since another machine's processes start elsewhere.
     place = directory.absolute()
-    data = None if data_dir is None else str(Path(data_dir).absolute())
+    folder = named_directory(data_dir)
+    data = None if folder is None else str(folder.absolute())
     tasks = {key: Task(r.job, place / key, budget, data) for key, r in named.items()}
     done: dict[str, Done] = {}
 
@@ -67,10 +73,25 @@ def perform(
         keep(key)
         del tasks[key]
     if tasks:
+        if check is not None:
+            check([task.job for task in tasks.values()])
         with closing(engine(tasks)) as finished:
             for key in finished:
                 keep(key)
     return {row.key: done[row.key] for row in rows}
+
+
+def by_key(rows: Sequence[Row]) -> dict[str, Row]:
+    """Rows by the names of their directories, of which no two may be the same."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        other = found.setdefault(row.key, row)
+        if other is not row:
+            raise RunError(
+                f"the runs {other.name!r} and {row.name!r} would share the directory {row.key}: "
+                "run them into two places, or rename a file"
+            )
+    return found
 
 
 def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from ._errors import plain_errors
 
 data = typer.Typer(help="Download data sets, and check their files.", no_args_is_help=True)
 
@@ -39,9 +39,10 @@ def fetch(
 
     Example: groupella data fetch mnist --data-dir my-data
     """
+    from groupella.experiments.data import DataError
     from groupella.experiments.data import fetch as download
 
-    with _one_message("fetch"):
+    with plain_errors("data fetch", no=(DataError,)):
         place = download(name, data_dir, mirror, progress=not as_json)
     typer.echo(json.dumps({"name": name, "directory": str(place)}) if as_json else str(place))
 
@@ -52,9 +53,10 @@ def verify(name: Name, data_dir: Place = None, as_json: AsJson = False) -> None:
 
     Example: groupella data verify cifar10 --data-dir my-data
     """
+    from groupella.experiments.data import DataError
     from groupella.experiments.data import verify as check
 
-    with _one_message("verify"):
+    with plain_errors("data verify", no=(DataError,)):
         checks = check(name, data_dir)
     sound = all(c.ok for c in checks)
     if as_json:
@@ -65,15 +67,3 @@ def verify(name: Name, data_dir: Place = None, as_json: AsJson = False) -> None:
             typer.echo(f"{'ok' if c.ok else 'BAD':>4}  {c.member}  {c.problem or ''}".rstrip())
     if not sound:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _one_message(command: str) -> Iterator[None]:
-    """Errors as one message: exit code 2 for wrong arguments, 1 for files that cannot be had."""
-    from groupella.experiments.data import DataError
-
-    try:
-        yield
-    except (DataError, ValueError) as error:
-        typer.echo(f"groupella data {command}: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, ValueError) else 1) from error

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ._errors import plain_errors
 from .select import answer, show
 
 EXAMPLES = """
@@ -32,17 +33,13 @@ def inspect(
 ) -> None:
     from rich.console import Console
 
-    from groupella.experiments._record import RunError
     from groupella.experiments._runs import load, write
     from groupella.reporting import errors_table
 
-    try:
+    with plain_errors("inspect"):
         done = load(run)
-    except RunError as error:
-        typer.echo(f"groupella inspect: {error}", err=True)
-        raise typer.Exit(2) from error
-    if redraw or not done.report.exists():
-        write(done.directory, done.content)
+        if redraw or not done.report.exists():
+            write(done.directory, done.content)
     if as_json:
         found = {**answer(done), "job": done.job.as_dict()}
         found["selection"] = done.content.selection.as_dict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,25 +11,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ._errors import plain_errors
 from .select import saving
 
 if TYPE_CHECKING:
+    from groupella.experiments._engines import Engine
     from groupella.experiments._runs import Done
     from groupella.experiments._study import Row, Study
 
     Details = Callable[[Mapping[str, Done]], str]
 
 STUDIES = ("toy", "cifar10", "multigroup", "separable", "inspect")
+NAMES = (*STUDIES, "planted")
 SCALES = ("quick", "hour", "paper")
 EXAMPLES = """
 Run one of the paper's studies and put what comes out beside the published numbers.
 
 toy: table 1, digits in quadrants. cifar10: table 2, eleven networks. multigroup: table 3, five data
-sets. separable: roto-translation filters. inspect: the structure of each layer.
+sets. separable: roto-translation filters. inspect: the structure of each layer. planted: symmetries
+that are known to be there, of which `groupella planted` has more presets and options.
 
 Presets: quick takes minutes on two cores; hour takes as many epochs a row as fit into an hour,
-which is measured first; paper is the published protocol (meant for a GPU). The planted-symmetry
-benchmark is `groupella planted`.
+which is measured first (planted: as many cases); paper is the published protocol (meant for a GPU),
+of planted all cases.
 
 Examples:
 
@@ -38,6 +43,8 @@ Examples:
 
   groupella reproduce cifar10 --preset hour --jobs 2 --json
 
+  groupella reproduce planted --preset quick --jobs 2
+
 Finished rows are not run again, an interrupted one goes on. The summary in the study's directory
 has all rows that are finished there.
 """
@@ -45,7 +52,7 @@ has all rows that are finished there.
 
 def reproduce(
     study: Annotated[
-        str, typer.Argument(help=", ".join(STUDIES), autocompletion=lambda: list(STUDIES))
+        str, typer.Argument(help=", ".join(NAMES), autocompletion=lambda: list(NAMES))
     ],
     preset: Annotated[
         str, typer.Option(help="quick, hour or paper.", autocompletion=lambda: list(SCALES))
@@ -55,7 +62,13 @@ def reproduce(
         typer.Option(help="Only the row of this name, or else rows that contain it. Repeatable."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of data, weights and order.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="Rows at a time, one thread each.")] = 1,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Rows at a time, each in a process with one thread; 1: in this one, all threads.",
+        ),
+    ] = 1,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Train this long instead of the preset's time.")
     ] = None,
@@ -70,31 +83,35 @@ def reproduce(
     from dataclasses import replace
 
     from groupella.experiments._engines import here, processes
-    from groupella.experiments._record import RunError
+    from groupella.experiments._readiness import make_ready
     from groupella.experiments._study import perform, summary, table
 
-    chosen, details = find(study, preset), find_details(study)
+    place = out or Path("runs") / f"{study}-{preset}-{seed}"
     title = f"{study}, preset {preset}, seed {seed}"
+    if study == "planted":
+        for option, given in (("--epochs", epochs), ("--data-dir", data_dir)):
+            if given is not None:
+                raise typer.BadParameter(f"the study planted has no {option}")
+        _reproduce_planted(preset, row or [], seed, jobs, place, title, as_json)
+        return
+    chosen, details = find(study, preset), find_details(study)
     every = chosen.rows(seed)
     rows = chosen_rows(every, row or [])
     budget = chosen.budget
     if epochs is not None:
         budget = None
         rows = [replace(r, job=r.job.for_epochs(epochs)) for r in rows]
-    place = out or Path("runs") / f"{study}-{preset}-{seed}"
-    try:
-        with saving(place), summarising(every, place, title, details):
-            done = perform(
-                rows,
-                place,
-                engine=here if jobs == 1 else processes(jobs),
-                budget=budget,
-                data_dir=None if data_dir is None else str(data_dir),
-                on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
-            )
-    except (RunError, OSError) as error:
-        typer.echo(f"groupella reproduce: {error}", err=True)
-        raise typer.Exit(2) from error
+    folder = None if data_dir is None else str(data_dir)
+    with plain_errors("reproduce"), saving(place), summarising(every, place, title, details):
+        done = perform(
+            rows,
+            place,
+            engine=watched(here if jobs == 1 else processes(jobs), as_json),
+            budget=budget,
+            data_dir=folder,
+            check=lambda left: make_ready(left, folder),
+            on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
+        )
     found = summary(rows, done)
     if as_json:
         typer.echo(json.dumps({"study": study, "preset": preset, "rows": found}))
@@ -108,16 +125,54 @@ def reproduce(
 reproduce.__doc__ = EXAMPLES
 
 
+def _reproduce_planted(
+    preset: str, row: list[str], seed: int, jobs: int, place: Path, title: str, as_json: bool
+) -> None:
+    """Of the planted-symmetry benchmark, whose rows are cases."""
+    from groupella.experiments import planted
+
+    if preset not in planted.SCALES:
+        raise typer.BadParameter(f"no preset {preset!r}; there are {', '.join(planted.SCALES)}")
+    name = planted.SCALES[preset]
+    every = planted.PRESETS[name].cases(seed)
+    found = chosen_names([case.key for case in every], row)
+    cases = [case for case in every if case.key in found]
+    with plain_errors("reproduce"), saving(place, ["*.safetensors", "summary.json"]):
+        try:
+            planted.run_all(cases, place, jobs, progress=not as_json)
+        finally:
+            outcomes = planted.finished(every, place)
+            if outcomes:
+                content = planted.write_summary(place, outcomes, name, title)
+    if as_json:
+        typer.echo(json.dumps({"study": "planted", **content, "preset": preset}))
+    else:
+        typer.echo((place / "summary.md").read_text(encoding="utf-8"))
+        typer.echo(f"summary: {place / 'summary.md'}")
+
+
 def chosen_rows(rows: list[Row], wanted: list[str]) -> list[Row]:
     """Rows by their names, or by parts of names that are not themselves names; none for all."""
-    names = [row.name for row in rows]
+    found = chosen_names([row.name for row in rows], wanted)
+    return [row for row in rows if row.name in found]
+
+
+def chosen_names(names: Sequence[str], wanted: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for part in wanted or [""]:
         here = [part] if part in names else [name for name in names if part in name]
         if not here:
             raise typer.BadParameter(f"no row contains {part!r}; there are {', '.join(names)}")
         found.update(here)
-    return [row for row in rows if row.name in found]
+    return found
+
+
+def watched(engine: Engine, as_json: bool) -> Engine:
+    """With a bar on a terminal, where runs that are done elsewhere show none of their own."""
+    from groupella.experiments._bar import counted
+    from groupella.experiments._engines import here
+
+    return engine if engine is here else counted(engine, not as_json and sys.stderr.isatty())
 
 
 @contextmanager
@@ -140,10 +195,8 @@ def find(study: str, preset: str) -> Study:
     """The settings of a study by its name and preset."""
     import importlib
 
-    if study == "planted":
-        raise typer.BadParameter("this study is a command of its own: groupella planted --help")
     if study not in STUDIES:
-        raise typer.BadParameter(f"no study {study!r}; there are {', '.join(STUDIES)}")
+        raise typer.BadParameter(f"no study {study!r}; there are {', '.join(NAMES)}")
     module = importlib.import_module(f"groupella.experiments.{study}")
     presets: dict[str, Study] = module.PRESETS
     if preset not in presets:

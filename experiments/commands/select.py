@@ -13,6 +13,8 @@ import typer
 
 from groupella._arguments import ArgumentError, complete_groups, group_set, one_group, seconds
 
+from ._errors import plain_errors
+
 if TYPE_CHECKING:
     from groupella.experiments._runs import Done
 
@@ -101,14 +103,12 @@ def select(
     from groupella.experiments._engines import Task
     from groupella.experiments._jobs import Job
     from groupella.experiments._presets import TRAINING
-    from groupella.experiments._record import RunError
-    from groupella.experiments.data import DataError
 
     moved = "" if motion is None else f" moved by {motion}"
     moved += "" if obeys is None else f" with labels that obey {obeys}"
     place = out or Path("runs") / _name(data, groups, seed, motion, obeys)
     folder = None if data_dir is None else str(data_dir)
-    try:
+    with plain_errors("select"), _enough_memory(groups):
         group_set(groups)
         limit = seconds(budget)
         if obeys is not None and motion is None:
@@ -139,18 +139,6 @@ def select(
                 settled = with_budget(job, limit, folder)
             _say(f"{settled.training['epochs']} epochs", as_json)
         done = perform(settled, place, folder, as_json, task.budget)
-    except (ArgumentError, DataError, RunError, OSError, ValueError) as error:
-        typer.echo(f"groupella select: {error}", err=True)
-        raise typer.Exit(2) from error
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
-            raise
-        typer.echo(
-            f"groupella select: the networks for {groups} do not fit into memory ({error}). "
-            f"{LESS}, or a smaller --alpha",
-            err=True,
-        )
-        raise typer.Exit(2) from error
     if as_json:
         typer.echo(json.dumps(answer(done)))
     else:
@@ -158,6 +146,24 @@ def select(
 
 
 select.__doc__ = EXAMPLES
+
+
+@contextmanager
+def _enough_memory(groups: str) -> Iterator[None]:
+    """Advice where memory ends although `check_memory` foresaw nothing; torch says so in words."""
+    from groupella.experiments.data import DataError
+
+    try:
+        yield
+    except DataError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        raise ArgumentError(
+            f"the networks for {groups} do not fit into memory ({error}). {LESS}, or a smaller "
+            "--alpha"
+        ) from error
 
 
 def check_memory(job: Any, data_dir: str | None, advice: str = LESS) -> None:

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,16 +14,22 @@ import typer
 
 from groupella._arguments import ArgumentError, complete_groups, group_set
 
-from .reproduce import summarising
+from ._errors import plain_errors
+from .reproduce import summarising, watched
 from .select import LEAVE_OUT, check_memory, saving
 
 if TYPE_CHECKING:
     from groupella.experiments._engines import Engine
+    from groupella.experiments._jobs import Job
+    from groupella.experiments._study import Row
 
 ENGINES = ("local", "ray")
 EXAMPLES = """
 Select on every combination of seeds, data sets and sets of paths, in local processes or through
 Ray.
+
+By default there are as many processes as cores, with one thread each. With --jobs 1, or where there
+is one run only, runs are done in this process with all its threads, one after the other.
 
 Examples:
 
@@ -56,7 +63,7 @@ def sweep(
     jobs: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Runs at a time, one thread each; by default 1, with Ray one a core."
+            min=1, help="Runs at a time; by default one a core. 1: in this process, all threads."
         ),
     ] = None,
     engine: Annotated[
@@ -71,50 +78,39 @@ def sweep(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    from groupella.experiments._jobs import Job
-    from groupella.experiments._presets import TRAINING
-    from groupella.experiments._record import RunError
-    from groupella.experiments._study import Row, perform, summary, table
-    from groupella.experiments.data import DataError
+    from groupella.experiments._readiness import make_ready
+    from groupella.experiments._study import perform, summary, table
 
-    try:
+    folder = None if data_dir is None else str(data_dir)
+    with plain_errors("sweep"):
         group_set(groups)
         numbers = seed_list(seeds)
-        chosen = find_engine(engine, jobs, address)
-    except ArgumentError as error:
-        typer.echo(f"groupella sweep: {error}", err=True)
-        raise typer.Exit(2) from error
-    rows = []
-    models: list[str | None] = list(paths) if paths else [None]
-    for name, model, seed in itertools.product(data, models, numbers):
-        job = Job(
-            title=f"{name}, {model or groups}, seed {seed}",
-            data=name,
-            groups=groups,
-            paths=model,
-            increments=model is None,
-            alpha=alpha,
-            train_size=train_size,
-            seed=seed,
-            training={**TRAINING, "epochs": epochs},
-        )
-        rows.append(Row(f"{name} {model or groups} seed {seed}", job))
-    folder = None if data_dir is None else str(data_dir)
-    try:
-        if engine == "local":
-            for of_data in {r.job.data: r.job for r in rows}.values():
-                check_memory(of_data, folder, LEAVE_OUT.capitalize())
+        _check_different("--data", data)
+        _check_different("--paths", paths or [])
+        models: list[str | None] = list(paths) if paths else [None]
+        rows = [
+            _row(name, groups, model, seed, epochs, alpha, train_size)
+            for name, model, seed in itertools.product(data, models, numbers)
+        ]
+        place = address or os.environ.get("RAY_ADDRESS") or None
+        chosen = find_engine(engine, jobs, address, place, len(rows))
+        elsewhere = engine == "ray" and place is not None
+
+        def check(left: Sequence[Job]) -> None:
+            make_ready(left, folder, fetch=not elsewhere)
+            if engine == "local":
+                for one in {job.data: job for job in left}.values():
+                    check_memory(one, folder, LEAVE_OUT.capitalize())
+
         with saving(out), summarising(rows, out, "Sweep"):
             done = perform(
                 rows,
                 out,
-                engine=chosen,
+                engine=watched(chosen, as_json),
                 data_dir=folder,
+                check=check,
                 on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
             )
-    except (RunError, DataError, ValueError, OSError, MemoryError) as error:
-        typer.echo(f"groupella sweep: {error}", err=True)
-        raise typer.Exit(2) from error
     found = summary(rows, done)
     typer.echo(json.dumps(found) if as_json else table(found))
 
@@ -122,8 +118,43 @@ def sweep(
 sweep.__doc__ = EXAMPLES
 
 
-def find_engine(name: str, jobs: int | None, address: str | None) -> Engine:
-    """What runs the rows; nothing is started yet."""
+def _row(
+    data: str,
+    groups: str,
+    paths: str | None,
+    seed: int,
+    epochs: int,
+    alpha: int,
+    train_size: int | None,
+) -> Row:
+    from groupella.experiments._jobs import Job
+    from groupella.experiments._presets import TRAINING
+    from groupella.experiments._study import Row
+
+    job = Job(
+        title=f"{data}, {paths or groups}, seed {seed}",
+        data=data,
+        groups=groups,
+        paths=paths,
+        increments=paths is None,
+        alpha=alpha,
+        train_size=train_size,
+        seed=seed,
+        training={**TRAINING, "epochs": epochs},
+    )
+    return Row(f"{data} {paths or groups} seed {seed}", job)
+
+
+def _check_different(option: str, given: Sequence[str]) -> None:
+    for name in given:
+        if given.count(name) > 1:
+            raise ArgumentError(f"{option} {name} is given twice; once is enough")
+
+
+def find_engine(
+    name: str, jobs: int | None, address: str | None, place: str | None, runs: int
+) -> Engine:
+    """What does the runs; nothing is started yet. `place`: the address or that of RAY_ADDRESS."""
     from groupella.experiments._engines import here, processes
     from groupella.experiments._ray import cluster, is_installed
 
@@ -132,10 +163,11 @@ def find_engine(name: str, jobs: int | None, address: str | None) -> Engine:
     if name == "local":
         if address is not None:
             raise ArgumentError("--address is of a Ray cluster: add --engine ray")
-        return here if jobs is None or jobs == 1 else processes(jobs)
+        workers = jobs or min(runs, os.cpu_count() or 1)
+        return here if workers == 1 else processes(workers)
     if not is_installed():
         raise ArgumentError("--engine ray needs Ray: pip install groupella[ray]")
-    return cluster(address or os.environ.get("RAY_ADDRESS") or None, jobs)
+    return cluster(place, jobs)
 
 
 def seed_list(text: str) -> list[int]:

@@ -52,15 +52,31 @@ class Spaces:
     paper_biases: bool
 
 
-def named_paths(text: str, groups: GroupSet, spaces: Spaces) -> dict[str, Path]:
-    """The paths of a string such as "F-FC+CONV+GCONV/pointwise", by name."""
-    found: dict[str, Path] = {}
+@dataclass(frozen=True)
+class Planned:
+    """A path that a string names: `symmetry` is None where its kind says which."""
+
+    name: str
+    token: str
+    kind: str
+    variant: str
+    symmetry: Symmetry | None = None
+
+
+def planned(text: str, groups: GroupSet) -> list[Planned]:
+    """What a string such as "F-FC+CONV+GCONV/pointwise" asks for; what it cannot is an error."""
+    found: dict[str, Planned] = {}
     for token in text.split("+"):
-        for name, path in _paths(token.strip(), groups, spaces):
-            if name in found:
-                raise ValueError(f"the path {name!r} occurs twice in {text!r}")
-            found[name] = path
-    return found
+        for path in _planned(token.strip(), groups):
+            if path.name in found:
+                raise ValueError(f"the path {path.name!r} occurs twice in {text!r}")
+            found[path.name] = path
+    return list(found.values())
+
+
+def named_paths(text: str, groups: GroupSet, spaces: Spaces) -> dict[str, Path]:
+    """The paths of such a string, by name."""
+    return {path.name: _made(path, spaces) for path in planned(text, groups)}
 
 
 def parsed_free(name: str) -> tuple[str, str]:
@@ -84,26 +100,32 @@ def free_path(name: str, spaces: Spaces) -> Path:
     return FactoredFC(spaces.input, spaces.outer, paper_biases=biases)
 
 
-def _paths(token: str, groups: GroupSet, spaces: Spaces) -> Iterator[tuple[str, Path]]:
+def _planned(token: str, groups: GroupSet) -> Iterator[Planned]:
     kind, member, variant = _parsed(token)
     if kind in FREE:
-        yield kind, free_path(token, spaces)
+        parsed_free(token)
+        yield Planned(kind, token, kind, variant)
     elif kind in ("CONV", "S-CONV"):
         if member:
             raise ValueError(
                 f"{kind} is equivariant to translations and takes no member: {token!r}"
             )
-        make: Callable[..., Path] = Conv if kind == "CONV" else SparseConv
-        yield (
-            kind,
-            make(spaces.input, spaces.inner, spaces.kernel_size, paper_biases=spaces.paper_biases),
-        )
+        yield Planned(kind, token, kind, variant)
     else:
         symmetries = _members(kind, member, groups)
         for symmetry in symmetries:
             alone = len(symmetries) == 1 and not member
             name = kind if alone else f"{kind}:{symmetry.name}"
-            yield name, _equivariant(kind, variant, symmetry, spaces)
+            yield Planned(name, token, kind, variant, symmetry)
+
+
+def _made(path: Planned, spaces: Spaces) -> Path:
+    if path.kind in FREE:
+        return free_path(path.token, spaces)
+    if path.symmetry is not None:
+        return _equivariant(path.kind, path.variant, path.symmetry, spaces)
+    make: Callable[..., Path] = Conv if path.kind == "CONV" else SparseConv
+    return make(spaces.input, spaces.inner, spaces.kernel_size, paper_biases=spaces.paper_biases)
 
 
 def _equivariant(kind: str, variant: str, symmetry: Symmetry, spaces: Spaces) -> Path:
