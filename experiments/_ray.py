@@ -14,7 +14,7 @@ import threading
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from ._engines import Engine, Failures, Work, attempt
+from ._engines import Engine, Failures, Task, Work, attempt
 from ._record import RunError
 
 OBJECT_STORE = 100 * 2**20  # bytes; pieces are small and give nothing back
@@ -36,7 +36,8 @@ def cluster(address: str | None, workers: int | None) -> Engine:
         import ray
 
         _connect(address, workers)
-        do = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt)
+        do = ray.remote(num_cpus=1, max_retries=RETRIES)(attempt_from)
+        home = os.getcwd()
         waiting = list(pieces.items())
         running: dict[Any, str] = {}
         failures = Failures()
@@ -44,7 +45,7 @@ def cluster(address: str | None, workers: int | None) -> Engine:
             while waiting or running:
                 while waiting and (workers is None or len(running) < workers):
                     name, work = waiting.pop(0)
-                    running[do.remote(work)] = name
+                    running[do.remote(home, work)] = name
                 for one in ray.wait(list(running))[0]:
                     name = running.pop(one)
                     try:
@@ -65,6 +66,21 @@ def cluster(address: str | None, workers: int | None) -> Engine:
             ray.shutdown()
 
     return engine
+
+
+def attempt_from(home: str, work: Work) -> dict[str, str] | None:
+    """`attempt`, with relative names of the user's own files as they are meant: from `home`."""
+    files = work.job.own_files().items() if isinstance(work, Task) else ()
+    relative = [name for name, path in files if not path.is_absolute()]
+    if relative:
+        try:
+            os.chdir(home)
+        except OSError as error:
+            return {
+                "message": f"the machine that is to do it does not see {home} ({error}), from "
+                f"where {', '.join(relative)} is named. Give names from / that all machines see"
+            }
+    return attempt(work)
 
 
 def _connect(address: str | None, workers: int | None) -> None:
