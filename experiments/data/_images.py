@@ -17,7 +17,8 @@ class Images:
     """A data set as it was read, before any transformation.
 
     ``train_x``, ``test_x``: (n, channels, height, width), ``uint8`` (0…255) or ``float32``; black
-    is 0. ``train_y``, ``test_y``: (n,), ``int64``, an index into ``classes``.
+    is 0. ``train_y``, ``test_y``: (n,), ``int64``, an index into ``classes``. How the paper treats
+    a public data set: whether it augments training batches, and the side it resizes images to.
     """
 
     name: str
@@ -26,6 +27,8 @@ class Images:
     test_x: Tensor
     test_y: Tensor
     classes: tuple[str, ...]
+    augment: bool = False
+    paper_size: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

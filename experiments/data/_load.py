@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +36,6 @@ TRANSFORMS = {
     "mirrored+label": "mirrored left–right, or not; the label says which",
 }
 
-_PAPER_SIZE = 32
 _SPLITS = {"train": 0, "test": 1}
 
 
@@ -69,8 +69,8 @@ def load(
     motion = motion or Resized()
     suffix = transform if isinstance(transform, str) else motion.name
     images = _kept(images, keep)
-    if size is None and images.name == "mnist":
-        size = _PAPER_SIZE
+    if size is None:
+        size = images.paper_size
 
     splits = []
     for name, number in _SPLITS.items():
@@ -190,7 +190,7 @@ def _kept(images: Images, keep: Sequence[str] | None) -> Images:
         y = numbers[getattr(images, f"{split}_y")]
         arrays[f"{split}_x"] = getattr(images, f"{split}_x")[y >= 0]
         arrays[f"{split}_y"] = y[y >= 0]
-    return Images(images.name, classes=tuple(keep), **arrays)
+    return replace(images, classes=tuple(keep), **arrays)
 
 
 def _part(n: int, wanted: int | None, split: str, rng: np.random.Generator) -> Tensor | slice:
@@ -212,7 +212,7 @@ def _augmentation(
     images: Images, labels_unchanged: bool, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Augmentation | None:
     """The paper's, for CIFAR: unless labels depend on motions, which augmentation would falsify."""
-    if not images.name.startswith("cifar") or not labels_unchanged:
+    if not images.augment or not labels_unchanged:
         return None
     black = tuple(-m / s for m, s in zip(mean, std, strict=True))
     return Augmentation(shift=4, flip=True, fill=black)

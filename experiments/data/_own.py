@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from ._errors import DataError
 from ._images import Images
+from ._pictures import SUFFIXES, read_picture, same_scale
 
 Array = npt.NDArray[Any]
 
@@ -23,7 +23,7 @@ _SPLIT_NAMES = (
     ("train_images", "train_labels", "test_images", "test_labels"),
 )
 _WHOLE_NAMES = (("x", "y"), ("images", "labels"), ("data", "labels"))
-_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+_TEST_FOLDERS = ("test", "val", "valid", "validation")
 _TEST_FRACTION = 0.2
 
 
@@ -36,12 +36,7 @@ def from_npz(path: Path, seed: int = 0) -> Images:
     Integers from 0 to 255 are 8-bit values whatever their type; all other numbers stay as they are.
     Labels: (n,), integers or strings. ``classes`` may name the classes 0, 1, ….
     """
-    try:
-        # Opened here, since numpy leaves the file open when it is no zip.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{str(path)!r} cannot be read as an .npz: {error}") from error
+    arrays = _arrays(path)
     given = arrays.pop("classes", None)
     for names in _SPLIT_NAMES:
         if all(name in arrays for name in names):
@@ -65,17 +60,18 @@ def from_npz(path: Path, seed: int = 0) -> Images:
 def from_folder(path: Path, size: int | None = None, seed: int = 0) -> Images:
     """Images in ``train/CLASS/…`` and ``test/CLASS/…``, or in ``CLASS/…``, split as above.
 
-    Each is cut to its central square and, with ``size``, resized; without it all must be of one
-    size. Grey images stay grey if all are.
+    ``val``, ``valid`` or ``validation`` stands for ``test`` where there is none. Each is cut to its
+    central square and, with ``size``, resized; without it all must be of one size. Grey images
+    stay grey if all are.
     """
-    split = (path / "train").is_dir() and (path / "test").is_dir()
-    if split:
+    tested = [path / name for name in _TEST_FOLDERS if (path / name).is_dir()]
+    if (path / "train").is_dir() and tested:
         x, y = _read_folder(path / "train", size)
-        test_x, test_y = _read_folder(path / "test", size)
-        x, test_x = _same_channels(x, test_x)
+        test_x, test_y = _read_folder(tested[0], size)
+        x, test_x = same_scale(list(_same_channels(x, test_x)))
     else:
         x, y = _read_folder(path, size)
-        train, test = _stratified(y, seed)
+        train, test = _stratified(y, seed, path)
         x, y, test_x, test_y = x[train], y[train], x[test], y[test]
     if x.shape[1:] != test_x.shape[1:]:
         raise DataError(f"{str(path)!r}: training and test images differ in size; give a size")
@@ -85,29 +81,57 @@ def from_folder(path: Path, size: int | None = None, seed: int = 0) -> Images:
     )
 
 
+def _arrays(path: Path) -> dict[str, Array]:
+    """What an ``.npz`` holds."""
+    try:
+        # Opened here, since numpy leaves the file open when it is no zip.
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise DataError("it is one array (.npy); expected several by name (np.savez)")
+            with archive:
+                arrays = {key: archive[key] for key in archive.files}
+    except Exception as error:  # of the system, zipfile, zlib or numpy: there are too many to name
+        raise DataError(f"{str(path)!r} cannot be read as an .npz: {error}") from error
+    for key, value in arrays.items():
+        if not isinstance(value, np.ndarray):
+            raise DataError(f"{str(path)!r}: {key} is no array")
+    return arrays
+
+
 def _split_whole(
     path: Path, arrays: Mapping[str, Array], seed: int
 ) -> tuple[Array, Array, Array, Array]:
     for x, y in _WHOLE_NAMES:
         if x in arrays and y in arrays:
-            if arrays[y].ndim != 1 or len(arrays[x]) != len(arrays[y]):
+            if arrays[y].ndim != 1 or arrays[x].shape[:1] != arrays[y].shape:
                 raise DataError(
                     f"{str(path)!r}: {x} of shape {arrays[x].shape} does not go with {y} of "
                     f"shape {arrays[y].shape}"
                 )
-            train, test = _stratified(arrays[y], seed)
+            train, test = _stratified(arrays[y], seed, path)
             return arrays[x][train], arrays[y][train], arrays[x][test], arrays[y][test]
     expected = " or ".join(", ".join(names) for names in (*_SPLIT_NAMES, *_WHOLE_NAMES))
     raise DataError(f"{str(path)!r} holds {', '.join(arrays) or 'nothing'}; expected {expected}")
 
 
-def _stratified(labels: Array, seed: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Indices to train and to test on: of every class a fifth, and at least one image, to test."""
+def _stratified(
+    labels: Array, seed: int, path: Path
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Indices to train and to test on: of every class a fifth, and at least one image, to test.
+
+    A class with one image is trained on.
+    """
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     _, start, count = np.unique(labels[order], return_index=True, return_counts=True)
     rank = np.arange(len(labels)) - np.repeat(start, count)
+    if not (count > 1).any():
+        raise DataError(
+            f"{str(path)!r} has {len(labels)} images of {len(count)} classes; expected two or more "
+            f"of some class, to test on one. Add images, or give training and test images apart"
+        )
     wanted = np.maximum(1, np.round(_TEST_FRACTION * count)).astype(int)
     test = rank < np.repeat(np.where(count > 1, wanted, 0), count)
     return np.sort(order[~test]), np.sort(order[test])
@@ -165,7 +189,14 @@ def _numbered(
             )
     values, inverse = np.unique(np.concatenate(labels), return_inverse=True)
     if given is not None:
-        if values.dtype.kind == "U" or values[0] < 0 or values[-1] >= len(given):
+        if given.ndim != 1:
+            raise DataError(
+                f"{str(path)!r}: classes of shape {given.shape}; expected a list of their names"
+            )
+        indices = not len(values) or (
+            values.dtype.kind != "U" and values[0] >= 0 and values[-1] < len(given)
+        )
+        if not indices:
             raise DataError(f"{str(path)!r}: labels are not indices of its {len(given)} classes")
         values, inverse = given, np.concatenate(labels)
     numbers = torch.from_numpy(np.asarray(inverse).reshape(-1).astype(np.int64))
@@ -173,17 +204,21 @@ def _numbered(
     return tuple(str(value) for value in values), [numbers[:first], numbers[first:]]
 
 
-def _read_folder(path: Path, size: int | None) -> tuple[npt.NDArray[np.uint8], Array]:
+def _read_folder(path: Path, size: int | None) -> tuple[Array, Array]:
     files = [
         (file, folder.name)
         for folder in sorted(path.iterdir())
         if folder.is_dir() and not folder.name.startswith(".")
         for file in sorted(folder.iterdir())
-        if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".")
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
     ]
     if not files:
-        raise DataError(f"no images in the subfolders of {str(path)!r}, one for each class")
-    images = [_read_image(file, size) for file, _ in files]
+        others = ", ".join(f"{name}/" for name in _TEST_FOLDERS[1:])
+        raise DataError(
+            f"no images in the subfolders of {str(path)!r}; expected CLASS/*.png (or .jpg, …) for "
+            f"each class, or train/CLASS/*.png beside test/CLASS/*.png (or {others})"
+        )
+    images = same_scale([read_picture(file, size) for file, _ in files])
     sizes = {image.shape[:2] for image in images}
     if len(sizes) > 1:
         raise DataError(f"the images in {str(path)!r} are of {len(sizes)} sizes; give one size")
@@ -195,29 +230,10 @@ def _read_folder(path: Path, size: int | None) -> tuple[npt.NDArray[np.uint8], A
     return np.ascontiguousarray(np.moveaxis(stacked, 3, 1)), np.array([name for _, name in files])
 
 
-def _same_channels(
-    a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8]
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+def _same_channels(a: Array, b: Array) -> tuple[Array, Array]:
     most = max(a.shape[1], b.shape[1])
     first, second = (
         x if x.shape[1] == most else np.ascontiguousarray(np.repeat(x, most, axis=1))
         for x in (a, b)
     )
     return first, second
-
-
-def _read_image(file: Path, size: int | None) -> npt.NDArray[np.uint8]:
-    """(h, w) for grey images, (h, w, 3) for all others."""
-    import PIL.Image
-
-    try:
-        with PIL.Image.open(file) as image:
-            picture = image.convert("L" if image.mode in {"1", "L", "LA"} else "RGB")
-    except (OSError, ValueError, SyntaxError, PIL.Image.DecompressionBombError) as error:
-        raise DataError(f"{str(file)!r} is not a readable image: {error}") from error
-    side = min(picture.size)
-    left, top = (picture.width - side) // 2, (picture.height - side) // 2
-    picture = picture.crop((left, top, left + side, top + side))
-    if size is not None and size != side:
-        picture = picture.resize((size, size), PIL.Image.Resampling.BILINEAR)
-    return np.asarray(picture)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,11 @@ from ._images import Images
 from ._locate import Located, data_directory, locate, read_members
 
 _DIGITS_FOR_TRAINING = 1400
+_PAPER: dict[str, dict[str, Any]] = {
+    "mnist": {"paper_size": 32},
+    "cifar10": {"augment": True},
+    "cifar100": {"augment": True},
+}
 
 
 def digits() -> Images:
@@ -37,6 +43,11 @@ def public(
     name: str, data_dir: PathLike | None = None, download: bool = True, progress: bool = True
 ) -> Images:
     """A public data set: from the data directory, else the cache, else the network."""
+    images = _read(name, data_dir, download, progress)
+    return replace(images, **_PAPER[name])
+
+
+def _read(name: str, data_dir: PathLike | None, download: bool, progress: bool) -> Images:
     files = file_set(name)
     directory = data_directory(data_dir)
     copies = locate(files, directory) if directory is not None else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -163,6 +164,59 @@ def test_wrong_arrays_are_clear_errors(tmp_path: Path, arrays, message: str) -> 
         from_npz(write(tmp_path / "a.npz", **arrays))
 
 
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.float64(1), "y": np.arange(4) % 2}, r"x of shape \(\) does not go with y"),
+        (
+            {"x": np.zeros((4, 5, 5)), "y": np.arange(4) % 2, "classes": np.array("cat")},
+            r"classes of shape \(\); expected a list of their names",
+        ),
+        ({"x": np.zeros((4, 5, 5)), "y": np.arange(4)}, "4 images of 4 classes; expected two or"),
+    ],
+)
+def test_arrays_that_cannot_be_split_or_named_are_clear_errors(
+    tmp_path: Path, arrays, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        from_npz(write(tmp_path / "a.npz", **arrays))
+
+
+def test_one_array_and_damaged_bytes_are_clear_errors(rng, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", rng.random((4, 5, 5)))
+    (tmp_path / "a.npy").rename(tmp_path / "a.npz")
+    with pytest.raises(DataError, match=r"a.npz' cannot be read as an .npz: it is one array"):
+        from_npz(tmp_path / "a.npz")
+    np.savez_compressed(tmp_path / "b.npz", x=rng.random((40, 5, 5)), y=np.arange(40) % 2)
+    content = bytearray((tmp_path / "b.npz").read_bytes())
+    for damage in (b"\x00", b"\xff"):  # what is found out by numpy's parser, and by zlib
+        content[200:260] = 60 * damage
+        (tmp_path / "b.npz").write_bytes(content)
+        with pytest.raises(DataError, match=r"b.npz' cannot be read as an .npz: "):
+            load(tmp_path / "b.npz")
+    with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
+        archive.writestr("x", b"no array")
+    with pytest.raises(DataError, match=r"c.npz': x is no array"):
+        from_npz(tmp_path / "c.npz")
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar-like", "mnist"])
+@pytest.mark.parametrize("kind", ["npz", "folder"])
+def test_a_name_of_ones_own_is_only_a_name(rng, tmp_path: Path, name: str, kind: str) -> None:
+    x = rng.integers(0, 256, (12, 28, 28), dtype=np.uint8)
+    y = np.arange(12) % 3
+    if kind == "npz":
+        place = write(tmp_path / f"{name}.npz", x=x, y=y)
+    else:
+        place = tmp_path / name
+        for k, array in enumerate(x):
+            picture(place / str(y[k]) / f"{k}.png", array)
+    data = load(place)
+    assert data.name == name
+    assert data.augmentation is None
+    assert data.lattice == (28, 28)
+
+
 def test_files_that_are_no_npz_are_clear_errors(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 but not really a zip")
     with pytest.raises(DataError, match=r"a.npz' cannot be read"):
@@ -232,3 +286,29 @@ def test_bad_folders_are_clear_errors(rng, tmp_path: Path) -> None:
     (tmp_path / "p" / "a" / "2.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"2.png' is not a readable image"):
         from_folder(tmp_path / "p")
+
+
+@pytest.mark.parametrize("other", ["val", "valid", "validation"])
+def test_validation_images_are_tested_on_where_there_are_no_others(
+    rng, tmp_path: Path, other: str
+) -> None:
+    shades = {"train": 10, other: 20}
+    for split, shade in shades.items():
+        for name in ("cat", "dog"):
+            picture(tmp_path / split / name / "a.png", np.full((8, 8), shade, dtype=np.uint8))
+    images = from_folder(tmp_path)
+    assert images.classes == ("cat", "dog")
+    assert images.train_x.unique().tolist() == [10]
+    assert images.test_x.unique().tolist() == [20]
+    picture(tmp_path / "test" / "cat" / "a.png", np.full((8, 8), 30, dtype=np.uint8))
+    assert from_folder(tmp_path).test_x.unique().tolist() == [30]
+
+
+def test_a_folder_without_images_to_test_on_is_a_clear_error(rng, tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        picture(tmp_path / "p" / name / "1.png", rng.integers(0, 256, (8, 8), dtype=np.uint8))
+        picture(tmp_path / "q" / "train" / name / "1.png", np.zeros((8, 8), dtype=np.uint8))
+    with pytest.raises(DataError, match="2 images of 2 classes; expected two or more of some cla"):
+        from_folder(tmp_path / "p")
+    with pytest.raises(DataError, match=r"expected .* beside test/CLASS/.* \(or val/, valid/, val"):
+        from_folder(tmp_path / "q")
