@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+import math
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from groupella._arguments import ArgumentError, call, complete_groups, from_file, group_set
+
+if TYPE_CHECKING:
+    from groupella.testing import EquivarianceError
 
 EXAMPLES = """
 Measure how far a model is from invariance or equivariance to some groups.
@@ -22,8 +26,11 @@ Examples:
 
   groupella check my_model.py:net --groups z2,p4m --channels 3 --size 32 --tolerance 1e-4
 
-The exit code is 1 when an error is above the tolerance, 2 when the arguments are wrong.
+The exit code is 1 when an error is above the tolerance, 2 when the arguments are wrong or the error
+cannot be measured: the model fails, or its output is not finite.
 """
+
+NOT_FINITE = "since the model's output is not finite"
 
 
 def check(
@@ -44,13 +51,15 @@ def check(
     seed: Annotated[int, typer.Option(help="Of inputs and elements.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the errors as JSON.")] = False,
 ) -> None:
-    from groupella.testing import EquivarianceError, equivariance_error
+    from groupella.testing import equivariance_error
 
     try:
         chosen = group_set(groups, free=False)
         checked = [member for member in chosen if not member.is_trivial]
         if not checked:
             raise ArgumentError(f"--groups {groups}: every model obeys the trivial group")
+        if not (math.isfinite(tolerance) and tolerance >= 0):
+            raise ArgumentError(f"--tolerance is a number from 0 upwards, got {tolerance}")
         sides = _sides(size)
         module: Any = _module(from_file(model), model)
         lattice = sides if len(sides) > 1 else sides * (chosen.ambient.dim or 2)
@@ -65,27 +74,46 @@ def check(
             results[member.name] = equivariance_error(
                 module, space_in, space_out, member, seed=seed, up_to_translation=pools
             )
-        except (TypeError, ValueError, RuntimeError) as problem:
-            reason = str(problem).replace("pass up_to_translation=True", "give --pools")
+        except (Exception, SystemExit) as problem:  # whatever the user's code raises
+            reason = _in_a_line(problem).replace("pass up_to_translation=True", "give --pools")
             typer.echo(f"{model} cannot be checked under {member.name}: {reason}", err=True)
             raise typer.Exit(2) from problem
-    right = all(float(e) <= tolerance for e in results.values())
+    measured = all(math.isfinite(e) for e in results.values())
+    right = all(float(e) <= tolerance for e in results.values()) if measured else None
     if as_json:
-        errors = {
-            name: {"error": float(e), "worst": e.worst.element.name} for name, e in results.items()
-        }
+        errors = {name: _as_dict(e) for name, e in results.items()}
         typer.echo(json.dumps({"errors": errors, "tolerance": tolerance, "right": right}))
     else:
         for name, e in results.items():
-            word = "ok" if float(e) <= tolerance else "NOT"
             wanted = "invariant" if out is None else "equivariant"
-            typer.echo(f"{word:>4}  {wanted} under {name}: relative error {float(e):.1e}")
+            if math.isfinite(e):
+                word = "ok" if float(e) <= tolerance else "NOT"
+                typer.echo(f"{word:>4}  {wanted} under {name}: relative error {float(e):.1e}")
+            else:
+                typer.echo(f"   ?  {wanted} under {name}: cannot be measured, {NOT_FINITE}")
             typer.echo(str(e))
+    if right is None:
+        raise typer.Exit(2)
     if not right:
         raise typer.Exit(1)
 
 
 check.__doc__ = EXAMPLES
+
+
+def _as_dict(error: EquivarianceError) -> dict[str, Any]:
+    """For JSON, which has no NaN and no infinity."""
+    worst = error.worst.element.name
+    if math.isfinite(error):
+        return {"error": float(error), "worst": worst}
+    return {"error": None, "worst": worst, "reason": f"cannot be measured, {NOT_FINITE}"}
+
+
+def _in_a_line(error: BaseException) -> str:
+    """With the kind of error, unless it is one whose words are enough."""
+    words = " ".join(str(error).split())
+    plain = isinstance(error, TypeError | ValueError | RuntimeError)
+    return words if plain and words else f"{type(error).__name__}: {words}".removesuffix(": ")
 
 
 def _sides(size: str) -> tuple[int, ...]:
@@ -116,6 +144,6 @@ def _space_out(module: Any, space_in: Any, out: int, name: str) -> Any:
     try:
         with torch.no_grad():
             shape = module(torch.zeros(1, *space_in.shape)).shape
-    except Exception as error:
-        raise ArgumentError(f"{name} fails on {space_in}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ArgumentError(f"{name} fails on {space_in}: {_in_a_line(error)}") from error
     return space_in.with_channels(out).with_lattice(tuple(shape[2:]))

@@ -37,6 +37,25 @@ def needy(width):
     return nn.Conv2d(1, width, 3)
 
 NUMBER = 3
+
+class Raises(nn.Module):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def forward(self, x):
+        raise self.error
+
+looks_up = Raises(KeyError("weights"))
+asserts = Raises(AssertionError())
+divides = Raises(ZeroDivisionError("division\\nby zero"))
+leaves = Raises(SystemExit(0))
+
+class Overflows(nn.Module):
+    def forward(self, x):
+        return x.sum((2, 3)) * float("inf")
+
+overflows = Overflows()
 """
 
 
@@ -118,3 +137,44 @@ def test_a_file_without_a_name_is_told_so(models: Path) -> None:
     code, output = check(str(models), "--groups", "z2")
     assert code == 2
     assert "write file.py:NAME" in output
+
+
+@pytest.mark.parametrize("out", [[], ["--out", "1"]], ids=["invariance", "equivariance"])
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("looks_up", "KeyError: 'weights'"),
+        ("asserts", "AssertionError"),
+        ("divides", "ZeroDivisionError: division by zero"),
+        ("leaves", "SystemExit: 0"),
+    ],
+)
+def test_a_model_that_fails_is_no_answer(
+    models: Path, model: str, reason: str, out: list[str]
+) -> None:
+    code, output = check(f"{models}:{model}", "--groups", "z2", *out)
+    assert code == 2
+    assert output.endswith(f": {reason}\n")
+    assert len(output.splitlines()) == 1
+
+
+def test_outputs_that_are_not_finite_are_no_answer(models: Path) -> None:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    code, output = check(f"{models}:overflows", "--groups", "z2", "--json")
+    assert code == 2
+    found = json.loads(output, parse_constant=refuse)
+    assert found["right"] is None
+    assert found["errors"]["z2"]["error"] is None
+    assert "output is not finite" in found["errors"]["z2"]["reason"]
+    code, output = check(f"{models}:overflows", "--groups", "z2")
+    assert code == 2
+    assert "?  invariant under z2: cannot be measured" in output
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "inf", "-1"])
+def test_a_tolerance_is_a_number(models: Path, tolerance: str) -> None:
+    code, output = check(f"{models}:symmetric", "--groups", "z2", "--tolerance", tolerance)
+    assert code == 2
+    assert "--tolerance is a number from 0 upwards" in output
