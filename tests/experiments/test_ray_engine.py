@@ -18,10 +18,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from groupella.cli import app
+from groupella.experiments import _ray
+from groupella.experiments._engines import Task
+from groupella.experiments._jobs import Job
 
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--alpha", "1"]
 SWEEP += ["--train-size", "40", "--epochs", "30", "--json"]
@@ -99,6 +103,43 @@ def test_ray_finds_what_the_local_engine_finds(tmp_path: Path, cluster: dict[str
     assert process.returncode == 0, err
     assert without_times(out) == without_times(local.stdout)
     assert (place / FIRST / "report.html").stat().st_mtime_ns == finished
+
+
+@with_ray
+def test_own_files_are_named_from_where_the_sweep_was_started(
+    tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster was started elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    images = np.random.default_rng(0).random((20, 4, 4))
+    np.savez("mine.npz", images=images, labels=np.arange(20) % 2)
+    Path("my_groups.py").write_text("from groupella.groups import z2\nGROUPS = [z2()]\n")
+    own = ["--data", "mine.npz", "--groups", "my_groups.py:GROUPS", "--alpha", "1"]
+    more = ["--epochs", "1", "--engine", "ray", "--out", "out", "--json"]
+    process = start("-m", "groupella.cli", "sweep", *own, *more, **cluster)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert [row["row"] for row in json.loads(out)] == ["mine.npz my_groups.py:GROUPS seed 0"]
+    assert [run.parent for run in Path("out").glob("*/report.html")] == [
+        Path("out/mine-npz-my-groups-py-GROUPS-seed-0")
+    ]
+
+
+def test_work_begins_where_its_relative_names_are_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(_ray, "attempt", lambda _: {"message": os.getcwd()})
+    task = Task(Job(title="", data="mine.npz", groups="z2"), tmp_path)
+    assert _ray.attempt_from(str(tmp_path), task) == {"message": str(tmp_path)}
+    failure = _ray.attempt_from(str(tmp_path / "nowhere"), task)
+    assert failure is not None
+    assert "does not see" in failure["message"]
+    assert "mine.npz" in failure["message"]
+    # What is not named from there does not need it.
+    for data in ("mnist:rotated", "/shared/mine.npz"):
+        task = Task(Job(title="", data=data, groups="z2"), tmp_path)
+        assert _ray.attempt_from("/nowhere", task) == {"message": str(tmp_path)}
 
 
 @with_ray

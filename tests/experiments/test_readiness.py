@@ -24,7 +24,7 @@ from groupella.experiments.commands.reproduce import find
 JOB = Job(title="tiny", data="digits", groups="z2", alpha=1, training={"epochs": 1})
 
 
-class Begun(Exception):
+class Begun(BaseException):
     """Work has begun, with these pieces."""
 
 
@@ -149,6 +149,6 @@ def test_sweeps_go_to_local_processes_by_default(
     monkeypatch.setattr(command.os, "cpu_count", lambda: 3)
     options: Sequence[str] = () if jobs is None else ("--jobs", str(jobs))
     arguments = ["sweep", "--data", "digits", "--seeds", seeds, "--out", str(tmp_path), *options]
-    result = CliRunner().invoke(app, arguments)
-    assert isinstance(result.exception, Begun)
+    with pytest.raises(Begun):
+        CliRunner().invoke(app, arguments)
     assert workers == ([] if wanted is None else [wanted])
