@@ -54,7 +54,9 @@ def errors(content: Content) -> str:
         return ""
     groups = list(dict.fromkeys(e.group for e in content.errors))
     found = {(e.layer, e.group): e for e in content.errors}
-    heads = "".join(f'<th scope="colgroup" colspan="2">{escape(g)}</th>' for g in groups)
+    heads = "".join(
+        f'<th scope="colgroup" colspan="2" class="middle">{escape(g)}</th>' for g in groups
+    )
     subheads = (_head("before") + _head("after")) * len(groups)
     pooling = {e.layer for e in content.errors if e.up_to_translation}
     rows = []

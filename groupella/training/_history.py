@@ -63,13 +63,11 @@ class History:
 
     @classmethod
     def from_list(cls, entries: list[dict[str, Any]]) -> History:
-        tuples = ("remarks", "taken_out")
-        return cls(
-            [
-                EpochRecord(**{**e, **{name: tuple(e.get(name, ())) for name in tuples}})
-                for e in entries
-            ]
-        )
+        def record(entry: dict[str, Any]) -> EpochRecord:
+            lists = {name: tuple(entry.get(name, ())) for name in ("remarks", "taken_out")}
+            return EpochRecord(**{**entry, **lists})
+
+        return cls([record(entry) for entry in entries])
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""
