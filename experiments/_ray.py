@@ -102,7 +102,7 @@ def _connect(address: str | None, workers: int | None) -> None:
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # of no class of its own, where Ray is too slow to start
         raise RunError(f"Ray does not answer at {address or 'this machine'}: {error}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, before)

@@ -162,9 +162,3 @@ def test_the_summary_has_all_rows_that_are_finished(tmp_path: Path) -> None:
         *common[:4], "--epochs", "2", "--out", str(tmp_path), "--row", "digit CONV map"
     )
     assert (code, "epochs=1 there, 2 here" in output) == (2, True)
-
-
-def test_planted_is_pointed_to() -> None:
-    code, output = said("reproduce", "planted")
-    assert code == 2
-    assert "groupella planted" in output
