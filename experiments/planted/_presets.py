@@ -9,7 +9,7 @@ from typing import Literal
 from ._candidates import CANDIDATES
 from ._deep import DeepCase
 from ._labels import LabelCase
-from ._linear import LinearCase
+from ._linear import Fibre, LinearCase
 from ._runner import Case
 
 PLANTS = (
@@ -57,7 +57,11 @@ class Planted:
                         yield DeepCase(plant, n, first + seed, grid.noise, self.start)
 
     def _linear(self, first: int) -> Iterator[Case]:
-        for grids, fibre, side in ((self.regular, "regular", 4), (self.linear, "trivial", 8)):
+        parts: tuple[tuple[tuple[Grid, ...], Fibre, int], ...] = (
+            (self.regular, "regular", 4),
+            (self.linear, "trivial", 8),
+        )
+        for grids, fibre, side in parts:
             for grid in grids:
                 for planted in CANDIDATES.names:
                     for n in grid.sizes:
