@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ._errors import plain_errors
 from .select import answer, perform, tell
 
 EXAMPLES = """
@@ -41,7 +42,6 @@ def demo(
     import torch
 
     from groupella.experiments._presets import demo_jobs
-    from groupella.experiments._record import RunError
     from groupella.reporting import network_verdict, obeys, write_report
 
     # The networks are small: on a busy machine threads would only wait for each other.
@@ -49,7 +49,7 @@ def demo(
     started = time.perf_counter()
     place = out or Path("runs") / f"demo-{seed}"
     done = []
-    try:
+    with plain_errors("demo"):
         for job in demo_jobs(seed):
             if not as_json:
                 typer.echo(f"\n{job.title}  (labels obey {job.obeys})")
@@ -57,9 +57,6 @@ def demo(
             done.append(one)
             if not as_json:
                 tell(one)
-    except RunError as error:
-        typer.echo(f"groupella demo: {error}", err=True)
-        raise typer.Exit(2) from error
     verdicts = {str(one.job.obeys): network_verdict(one.content.selection) for one in done}
     right = all(found == wanted for wanted, found in verdicts.items())
     turned, asked = (network_verdict(one.content.selection) for one in done)
@@ -67,7 +64,8 @@ def demo(
         f"Asked only which digit it is, the network {obeys(turned)}. "
         f"Asked also how it was turned, it {obeys(asked)}."
     )
-    report = write_report([one.content for one in done], place / "report.html", words)
+    with plain_errors("demo"):
+        report = write_report([one.content for one in done], place / "report.html", words)
     taken = time.perf_counter() - started
     if as_json:
         found = {

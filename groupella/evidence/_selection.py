@@ -180,9 +180,7 @@ class Selection:
             rule=content["rule"],
             threshold=content["threshold"],
             nats_per_parameter=content.get("nats_per_parameter", 0.0),
-            nats=content.get(
-                "nats", content["threshold"] if content["rule"] == "evidence" else 0.0
-            ),
+            nats=content["nats"] if "nats" in content else _nats_before(content),
         )
 
     def table(self) -> Table:
@@ -327,6 +325,11 @@ def _mean_precision(groups: Sequence[PriorGroup], precisions: Sequence[float]) -
     """The precision of the mean variance; that of the group when there is one."""
     variance = sum(g.size / d for g, d in zip(groups, precisions, strict=True))
     return sum(g.size for g in groups) / variance if variance else math.inf
+
+
+def _nats_before(content: Mapping[str, Any]) -> float:
+    """Of a file that was written before it had them."""
+    return float(content["threshold"]) if content["rule"] == "evidence" else 0.0
 
 
 def _layer_from(entry: Mapping[str, Any]) -> LayerSelection:

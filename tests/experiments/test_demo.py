@@ -114,11 +114,12 @@ def test_the_demo_finds_both_symmetries(tmp_path: Path) -> None:
         assert len(list((tmp_path / task / "figures").glob("*.png"))) == 5
 
 
+@pytest.mark.parametrize("error", [RunError, PermissionError])
 def test_a_demo_that_cannot_run_exits_with_two(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def run(*_: object, **__: object) -> Done:
-        raise RunError("another run is there")
+        raise error("another run is there")
 
     monkeypatch.setattr("groupella.experiments._runs.run", run)
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
