@@ -69,23 +69,22 @@ def attempt(work: Work) -> dict[str, str] | None:
     import torch
 
     torch.set_num_threads(1)
-    try:
-        message = _trouble(work, progress=False)
-    except Exception:
-        message = traceback.format_exc()[-8000:]  # a pipe holds 64 KB
+    message = _trouble(work, progress=False)
     return None if message is None else {"message": message}
 
 
 def _trouble(work: Work, progress: bool) -> str | None:
-    """Do it; what went wrong, in words, unless it is a fault of this program."""
+    """Do it; what went wrong, in words, with where it did if it is a fault of this program."""
     from groupella.experiments.data import DataError
 
     try:
         work.do(progress)
-    except (RunError, DataError, ValueError, OSError) as error:
-        return str(error)
+    except (RunError, DataError, ValueError, OSError, FloatingPointError, RuntimeError) as error:
+        return str(error) or type(error).__name__
     except MemoryError as error:
         return f"not enough memory ({error})"
+    except Exception:
+        return traceback.format_exc()[-8000:]  # a pipe holds 64 KB
     return None
 
 

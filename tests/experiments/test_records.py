@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from groupella.cli import app
+from groupella.evidence import NonFiniteError
 from groupella.experiments import _engines
 from groupella.experiments._budget import with_budget
 from groupella.experiments._engines import Task, here, processes
@@ -18,6 +19,7 @@ from groupella.experiments._jobs import Job
 from groupella.experiments._record import Record, RunError, digest
 from groupella.experiments._runs import finished, run
 from groupella.experiments._study import Row, finished_rows, perform, summary
+from groupella.training import CurvatureTooLargeError, Interrupted
 
 TINY = Job(
     title="tiny",
@@ -143,11 +145,71 @@ def test_a_file_is_no_place_for_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", [here, processes(2)], ids=["here", "processes"])
-def test_a_row_that_fails_does_not_stop_the_others(tmp_path: Path, engine: _engines.Engine) -> None:
-    rows = [Row("bad", replace(TINY, data="mnits")), Row("good", TINY)]
-    with pytest.raises(RunError, match="bad: no data set 'mnits'"):
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (replace(TINY, data="mnits"), "bad: no data set 'mnits'"),
+        (
+            replace(TINY, training={**TINY.training, "lr": 1e30, "prior_step": "gradient"}),
+            "bad: the loss is not finite in step",
+        ),
+    ],
+    ids=["data", "divergence"],
+)
+def test_a_row_that_fails_does_not_stop_the_others(
+    tmp_path: Path, engine: _engines.Engine, bad: Job, message: str
+) -> None:
+    rows = [Row("bad", bad), Row("good", TINY)]
+    with pytest.raises(RunError, match=message):
         perform(rows, tmp_path, engine=engine)
     assert [entry["row"] for entry in summary(rows, finished_rows(rows, tmp_path))] == ["good"]
+
+
+class Raises:
+    """Work that fails."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def do(self, progress: bool) -> None:
+        raise self.error
+
+
+class Counts:
+    """Work that notes that it was done."""
+
+    times = 0
+
+    def do(self, progress: bool) -> None:
+        self.times += 1
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (NonFiniteError("the loss is not finite"), "^bad: the loss is not finite$"),
+        (RuntimeError("not enough memory: you tried to allocate 8 GB"), "^bad: not enough memory"),
+        (CurvatureTooLargeError("its factors are too large"), "^bad: its factors are too large$"),
+        (RuntimeError(), "^bad: RuntimeError$"),
+        (KeyError("weights"), r"^bad: Traceback (.|\n)*raise self.error\nKeyError: 'weights'"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_whatever_error_stops_a_piece_of_work_is_reported_when_the_others_are_done(
+    error: Exception, message: str
+) -> None:
+    after = Counts()
+    with pytest.raises(RunError, match=message):
+        list(here({"bad": Raises(error), "good": after}))
+    assert after.times == 1
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), Interrupted("at epoch 1", None)])
+def test_what_is_stopped_does_no_other_work(stop: KeyboardInterrupt) -> None:
+    after = Counts()
+    with pytest.raises(type(stop)):
+        list(here({"stopped": Raises(stop), "never": after}))
+    assert after.times == 0
 
 
 def test_the_summary_has_all_rows_that_are_finished(tmp_path: Path) -> None:
