@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ._jobs import Job
 from ._record import SETTINGS, Record, RunError, versions
+from ._training import train
 
 if TYPE_CHECKING:
     from groupella.evidence import Selection
@@ -60,9 +61,8 @@ def run(
 
     budget: in seconds, where the job's epochs came from one; it is only noted.
     """
-    from groupella.evidence import Prior
     from groupella.reporting import layer_errors
-    from groupella.training import CheckpointError, InUseError, fit
+    from groupella.training import CheckpointError, InUseError
 
     directory = Path(directory)
     if finished(directory, job):
@@ -72,13 +72,12 @@ def run(
     before = layer_errors(network, seed=job.seed)
     Record.of(job, budget).save(directory)
     try:
-        result = fit(
+        result = train(
+            job,
             network,
-            (data.train_x, data.train_y),
-            settings=job.settings(),
-            prior=Prior.from_network(network, on=job.prior),  # type: ignore[arg-type]
+            data,
+            job.settings(),
             validation=(data.test_x, data.test_y) if len(data.test_y) else None,
-            augment=data.augmentation,
             directory=directory,
             progress=progress,
             on_epoch=None if on_epoch is None else lambda record, _: on_epoch(record),
