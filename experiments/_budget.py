@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from groupella.training import Fit, Settings
 
 MEASURED = 0.004  # of the budget, for one epoch of a trial
-SPARE = 0.12  # of the budget, for checkpoints, the report, and other work on the machine
+SPARE = 0.12  # of the budget, for loading, checkpoints, the report, and other work on the machine
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,11 @@ class Cost:
 
 def with_budget(job: Job, budget: float, data_dir: str | None = None) -> Job:
     """The job with as many epochs as fit into `budget` seconds; where too few do, an error."""
-    started = time.perf_counter()
     data = job.load(data_dir)
-    loading = time.perf_counter() - started
     settings = job.settings()
+    started = time.perf_counter()
     cost = measure(job, data, MEASURED * budget)
-    spent = time.perf_counter() - started + loading  # which the run does again
+    spent = time.perf_counter() - started
     free = (1 - SPARE) * budget - spent
     most = max(int(free / cost.epoch), 0)
     epochs = bisect_right(range(1, most + 1), free, key=lambda e: cost.of(e, settings))
@@ -103,9 +102,8 @@ def measure(job: Job, data: ImageData, seconds: float) -> Cost:
         return Cost(epoch)
 
     part = min(max(settings.curvature_subset or count, size), n)
-    twice = {"epochs": 4, "burn_in": 2, "update_every": 2}
-    learning = replace(settings, prune_from=None, patience=None, **twice)
-    times = trial(part, learning).history.column("seconds")
+    twice = replace(settings, epochs=4, burn_in=2, update_every=2, prune_from=None, patience=None)
+    times = trial(part, twice).history.column("seconds")
     fitted = step if settings.method == "linearised" else forward  # which takes a gradient
     rest = max(times[3] - min(times[0], times[2]) - fitted * part, 0.0)
     if settings.curvature_subset is None:
@@ -116,6 +114,6 @@ def measure(job: Job, data: ImageData, seconds: float) -> Cost:
 def _text(seconds: float) -> str:
     """As it can be typed: 40s, 5m, 1h30m; rounded up."""
     if seconds < 90:
-        return f"{seconds:.2g}s" if seconds < 10 else f"{int(seconds + 1)}s"
-    minutes = int(seconds / 60 + 1)
+        return f"{seconds:.2g}s" if seconds < 10 else f"{ceil(seconds)}s"
+    minutes = ceil(seconds / 60)
     return f"{minutes}m" if minutes < 90 else f"{minutes // 60}h{minutes % 60:02d}m"

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from groupella._arguments import seconds
 from groupella.evidence import Prior
 from groupella.experiments._budget import with_budget
 from groupella.experiments._jobs import Job
@@ -55,12 +56,12 @@ class Machine:
         subset = n if settings.curvature_subset is None else min(settings.curvature_subset, n)
         updated = False
         for epoch in range(settings.epochs):
-            seconds = -(-n // settings.batch_size) * self.step + n * self.datum
-            seconds += validation * self.forward + (self.first if epoch == 0 else 0.0)
+            taken = -(-n // settings.batch_size) * self.step + n * self.datum
+            taken += validation * self.forward + (self.first if epoch == 0 else 0.0)
             if settings.updates_after(epoch):
-                seconds += self.update(n, subset) + (0.0 if updated else self.first)
+                taken += self.update(n, subset) + (0.0 if updated else self.first)
                 updated = True
-            yield seconds
+            yield taken
 
     def update(self, n: int, subset: int) -> float:
         return self.solve + subset * self.curvature + n * self.forward
@@ -69,9 +70,9 @@ class Machine:
         n = len(data[1])
         self.calls.append({"n": n, "settings": settings, **given})
         history = History()
-        for epoch, seconds in enumerate(self.epochs(settings, n, 0)):
-            self.now += seconds
-            history.records.append(EpochRecord(epoch, 0.0, 0.0, None, 0.0, seconds))
+        for epoch, taken in enumerate(self.epochs(settings, n, 0)):
+            self.now += taken
+            history.records.append(EpochRecord(epoch, 0.0, 0.0, None, 0.0, taken))
         if settings.learns_precisions:
             self.now += self.update(n, min(settings.curvature_subset or n, n))
         return SimpleNamespace(history=history, network=network)
@@ -81,10 +82,10 @@ class Machine:
 
     def whole(self, settings: Settings) -> float:
         """A run after its budget was measured: loading, training, and curvature at its end."""
-        seconds = self.loading + sum(self.epochs(settings, TRAINING, TEST))
+        taken = self.loading + sum(self.epochs(settings, TRAINING, TEST))
         if settings.learns_precisions:
-            seconds += self.update(TRAINING, min(settings.curvature_subset or TRAINING, TRAINING))
-        return seconds
+            taken += self.update(TRAINING, min(settings.curvature_subset or TRAINING, TRAINING))
+        return taken
 
 
 def data(augmentation: Augmentation | None = None) -> ImageData:
@@ -151,9 +152,9 @@ def test_the_budget_that_is_advised_will_do(monkeypatch: pytest.MonkeyPatch, met
     machine = Machine()
     install(monkeypatch, machine, data())
     job = replace(JOB, training={**JOB.training, "method": method})
-    with pytest.raises(RunError, match=r"Give about \d+m,") as refused:
+    with pytest.raises(RunError, match=r"^60s is too short: .* Give about \w+,") as refused:
         with_budget(job, 60.0)
-    advised = 60.0 * int(str(refused.value).partition("Give about ")[2].partition("m,")[0])
+    advised = seconds(str(refused.value).partition("Give about ")[2].partition(",")[0])
     assert with_budget(job, advised).settings().epochs >= (1 if method == "map" else 5)
 
 
