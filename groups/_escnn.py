@@ -1,7 +1,7 @@
 """The gate to escnn: the only module that imports it.
 
-escnn supplies the catalogue of groups and representations. Four of its habits would trouble our
-users, and all four are dealt with here, once:
+escnn supplies the catalogue of groups and representations. Five of its habits would trouble our
+users, and all five are dealt with here, once:
 
 * Its dependency ``lie_learn`` is compiled for numpy 1. Where it cannot be imported, our own
   ``_wigner`` takes the place of the one function that escnn wants from it.
@@ -9,6 +9,8 @@ users, and all four are dealt with here, once:
   1.2. escnn is kept off that function and takes scipy's exact SVD instead.
 * It warns at import that ``py3nj`` is missing, although it only speeds up SO(3).
 * It writes ``joblib`` caches into its own package directory. They go to the user's cache directory.
+* Where a result is not in that cache it may send standard output to a file that it never closes,
+  which is a ``ResourceWarning``. It gets a stream that needs no closing.
 
 The import takes about a second on top of torch, so it happens on first use: call ``load_group()``
 and its siblings inside functions, never at module level.
@@ -84,19 +86,29 @@ def _import_escnn() -> None:
         # escnn's own __init__ hides an ImportError of its parts: ask for each, so that it shows.
         for part in ("group", "kernels", "gspaces", "nn"):
             importlib.import_module(f"escnn.{part}")
+    _numerical()["open"] = _nowhere
 
 
 def _mend_imported() -> None:
     """Apply what can still be applied when the user imported escnn before us."""
     import joblib
 
-    vars(importlib.import_module("escnn.group._numerical"))["randomized_svd"] = None
+    _numerical().update(randomized_svd=None, open=_nowhere)
     memory = joblib.Memory(_location(cache_directory()), verbose=0)
     for name, module in list(sys.modules.items()):
         if name.startswith("escnn."):
             for value in vars(module).values():
                 if isinstance(value, joblib.memory.MemorizedFunc):
                     value.store_backend = memory.store_backend
+
+
+def _numerical() -> dict[str, Any]:
+    return vars(importlib.import_module("escnn.group._numerical"))
+
+
+def _nowhere(*_: object) -> io.StringIO:
+    """In place of ``open(os.devnull, "w")``, the only file that escnn's solvers open."""
+    return io.StringIO()
 
 
 @contextlib.contextmanager

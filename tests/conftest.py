@@ -1,8 +1,13 @@
-"""What holds for every test: one torch thread a worker, seeded, and nothing global left changed."""
+"""What holds for every test: one torch thread a worker, seeded, and nothing global left changed.
+
+Shells without a terminal start what they run in the background deaf to Ctrl-C, and everything that
+is started from there is, too; what is tested here must hear it.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -12,6 +17,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Time limits of single examples depend on what else the machine does; CI repeats its examples.
 hypothesis.settings.register_profile(
