@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import typer
 from typer.testing import CliRunner
 
 from groupella.cli import app
+from groupella.experiments._engines import _message
 from groupella.experiments._stopping import Stopped, stoppable
 from groupella.experiments.commands.select import saving
 
@@ -87,8 +87,13 @@ def without_times(text: str) -> Any:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
-def interrupt(place: Path, number: signal.Signals, whom: str = "parent") -> tuple[int, str]:
-    """Stop the sweep in both workers' training; its exit code and what it said."""
+def interrupt(
+    place: Path, number: signal.Signals, whom: tuple[str, ...] = ("parent",)
+) -> tuple[int, str]:
+    """Stop the sweep in both workers' training; its exit code and what it said.
+
+    whom: who gets the signal, one after the other; after a worker, the other one must go on
+    """
     before = epochs(place)
     process = start(place, DAYS, *TWO)
 
@@ -100,7 +105,11 @@ def interrupt(place: Path, number: signal.Signals, whom: str = "parent") -> tupl
     workers = children(process.pid)
     assert len(workers) == 2
     now = epochs(place)
-    os.kill(process.pid if whom == "parent" else workers[0], number)
+    for one in whom:
+        os.kill(process.pid if one == "parent" else workers[0], number)
+        if one == "worker":
+            until(lambda: not alive(workers[0]), process)
+            wait_for_more(place, process)
     out, err = process.communicate(timeout=PATIENCE)
     until(lambda: not any(map(alive, workers)))
     assert out == ""
@@ -108,13 +117,30 @@ def interrupt(place: Path, number: signal.Signals, whom: str = "parent") -> tupl
     return process.returncode, err
 
 
+def wait_for_more(place: Path, process: subprocess.Popen[str]) -> None:
+    """Until some row has gone on by two epochs from here."""
+    before = epochs(place)
+    until(lambda: any(n > before[row] + 1 for row, n in epochs(place).items()), process)
+
+
 def test_workers_stop_with_their_parent_and_the_same_command_goes_on(tmp_path: Path) -> None:
     saved = f"interrupted; saved in {tmp_path}. The same command goes on.\n"
     assert interrupt(tmp_path, signal.SIGTERM) == (143, saved)
     assert interrupt(tmp_path, signal.SIGKILL) == (-signal.SIGKILL, "")
-    code, err = interrupt(tmp_path, signal.SIGTERM, "worker")
-    assert code == 2
-    assert re.search(r"seed-[01]: its process was ended by SIGTERM. The same command goes on", err)
+    assert interrupt(tmp_path, signal.SIGTERM, ("worker", "parent")) == (143, saved)
+
+
+def test_a_worker_that_a_signal_ends_is_told_from_one_that_is_done() -> None:
+    for program, wanted in (
+        (
+            "import os; os.kill(os.getpid(), 15)",
+            "its process was ended by SIGTERM. The same command goes on",
+        ),
+        ("", None),
+    ):
+        process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert process.wait() is not None
+        assert _message(process) == wanted
 
 
 def test_what_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
