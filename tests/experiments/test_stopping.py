@@ -125,7 +125,6 @@ def wait_for_more(place: Path, process: subprocess.Popen[str]) -> None:
 
 def test_workers_stop_with_their_parent_and_the_same_command_goes_on(tmp_path: Path) -> None:
     saved = f"interrupted; saved in {tmp_path}. The same command goes on.\n"
-    assert interrupt(tmp_path, signal.SIGTERM) == (143, saved)
     assert interrupt(tmp_path, signal.SIGKILL) == (-signal.SIGKILL, "")
     assert interrupt(tmp_path, signal.SIGTERM, ("worker", "parent")) == (143, saved)
 
