@@ -51,6 +51,16 @@ def table(selection: Selection) -> Table:
     return result
 
 
+def shown(name: str) -> str:
+    """A group or path as a reader sees it: the trivial group is "none"."""
+    return "none" if name == "trivial" else name
+
+
+def numbered(number: int, layer: str) -> str:
+    """A layer by its number and its module's name, such as "1 · layers.0"."""
+    return f"{number} · {layer}" if layer else str(number)
+
+
 def clearness_text(layer: LayerSelection, selection: Selection) -> str:
     """Such as "1.4 decades from none"."""
     if layer.alternative is None or not math.isfinite(layer.clearness):
@@ -84,8 +94,8 @@ def figure(selection: Selection) -> Figure:
     )
     axes = result.add_subplot()
     image = axes.imshow(shares, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks(range(len(columns)), ["none" if c == "trivial" else c for c in columns])
-    layers = [f"{i} · {s.layer}".rstrip(" ·") for i, s in enumerate(selection.layers, 1)]
+    axes.set_xticks(range(len(columns)), [shown(c) for c in columns])
+    layers = [numbered(i, s.layer) for i, s in enumerate(selection.layers, 1)]
     axes.set_yticks(range(rows), layers)
     axes.set_title("relative effective parameters")
     verdicts = axes.secondary_yaxis("right")

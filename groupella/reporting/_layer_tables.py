@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from groupella.evidence import LayerSelection, PathSelection
+from groupella.evidence._selection_view import clearness_text
 
 from ._content import Content
-from ._words import clearness, shown
+from ._words import shown
 
 EXACT = 1e-4
 POOLS = "ᵖ"
@@ -27,7 +28,7 @@ def heat_map(content: Content) -> str:
     for number, layer in enumerate(content.selection.layers, 1):
         found = {p.path: p for p in layer.paths}
         cells = "".join(_share(found.get(column)) for column in columns)
-        remark = clearness(layer, content.selection)
+        remark = clearness_text(layer, content.selection)
         if layer.paths and not layer.live:
             remark = f"uses no path; {remark}"
         rows.append(

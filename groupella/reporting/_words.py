@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby
 
-from groupella.evidence import LayerSelection, Selection
+from groupella.evidence import Selection
 from groupella.evidence._selection import NOT_MEASURED
+from groupella.evidence._selection_view import numbered as numbered
+from groupella.evidence._selection_view import shown as shown
 from groupella.evidence._verdict import verdict, verdict_text
 
 MEANINGS = {
@@ -35,16 +37,6 @@ MEANINGS = {
 
 
 MOST_RUNS = 4  # of layers with one verdict, that a sentence lists
-
-
-def shown(name: str) -> str:
-    """A group or path as a reader sees it: the trivial group is "none"."""
-    return "none" if name == "trivial" else name
-
-
-def numbered(number: int, layer: str) -> str:
-    """A layer by its number and its module's name, such as "1 · layers.0"."""
-    return f"{number} · {layer}" if layer else str(number)
 
 
 def meaning(name: str) -> str:
@@ -83,13 +75,6 @@ def sentence(selection: Selection) -> str:
         counts = Counter(layer.verdict for layer in selection.layers)
         parts = [f"{_how_many(count)} {obeys(name, count)}" for name, count in counts.items()]
     return f"The network {obeys(network_verdict(selection))}: {', '.join(parts)}."
-
-
-def clearness(layer: LayerSelection, selection: Selection) -> str:
-    """How far the verdict on a layer is from another one."""
-    from groupella.evidence._selection_view import clearness_text
-
-    return clearness_text(layer, selection)
 
 
 def _which(numbers: list[int]) -> str:
