@@ -11,8 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from groupella.groups import Element, FeatureSpace, Lattice, LatticeElement, Symmetry
-from groupella.groups._order import as_site_element
+from groupella.groups import (
+    Element,
+    FeatureSpace,
+    Lattice,
+    LatticeElement,
+    Symmetry,
+    as_site_element,
+)
 
 from ._arrays import FloatArray, signed_permutation
 from ._problem import Factor, Factors, Problem

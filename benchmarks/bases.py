@@ -44,7 +44,7 @@ from groupella.groups import (  # noqa: E402
     p4m,
     permutations,
 )
-from groupella.groups._escnn import load_gspaces, load_nn  # noqa: E402
+from groupella.groups.gate import load_gspaces, load_nn  # noqa: E402
 
 SIDES = (4, 8, 16, 32)
 

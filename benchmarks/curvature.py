@@ -24,11 +24,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from groupella.circular import circular_conv
 from groupella.curvature import Curvature, curvature, exact, hypergradient, mc
-from groupella.likelihoods import Categorical
+from groupella.evidence.likelihoods import Categorical
 from groupella.networks import preset
-from groupella.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
+from groupella.nn.circular import circular_conv
+from groupella.nn.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._curvature_peers import peers

@@ -22,9 +22,9 @@ from torch.nn import functional as F
 
 from groupella.curvature import KroneckerBlock, curvature
 from groupella.curvature._tape import Approximation
+from groupella.evidence.likelihoods import Categorical
 from groupella.groups import FeatureSpace, GroupSet, p4, z2
-from groupella.likelihoods import Categorical
-from groupella.paths import (
+from groupella.nn.paths import (
     Conv,
     DenseBasis,
     FactoredFC,
@@ -33,8 +33,8 @@ from groupella.paths import (
     SparseConv,
     SparseFC,
 )
-from groupella.pooling import Lift
-from groupella.shared_maps import Sharing
+from groupella.nn.pooling import Lift
+from groupella.nn.shared_maps import Sharing
 from groupella.testing._curvature import ggn_blocks
 
 Build = Callable[[FeatureSpace, FeatureSpace], nn.Module]

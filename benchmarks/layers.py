@@ -22,12 +22,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from groupella.circular import circular_conv
 from groupella.groups import GroupSet, Symmetry, p4, p4m, trivial, z2
-from groupella.layer import ResidualPathway
 from groupella.networks import preset
-from groupella.paths import FactoredFC, GroupConv
-from groupella.pooling import GroupPool, PolyphasePool
+from groupella.nn.circular import circular_conv
+from groupella.nn.layer import ResidualPathway
+from groupella.nn.paths import FactoredFC, GroupConv
+from groupella.nn.pooling import GroupPool, PolyphasePool
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._timing import medians
@@ -101,7 +101,7 @@ def _group_convolution(symmetry: Symmetry, repeats: int) -> dict[str, float]:
 
 
 def _escnn(symmetry: Symmetry) -> tuple[nn.Module, Callable[[Tensor], object]]:
-    from groupella.groups._escnn import load_gspaces, load_nn
+    from groupella.groups.gate import load_gspaces, load_nn
 
     gspaces, enn = load_gspaces(), load_nn()
     act = gspaces.rot2dOnR2(4) if len(symmetry.point) == 4 else gspaces.flipRot2dOnR2(4)

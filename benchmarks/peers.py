@@ -10,7 +10,7 @@ import warnings
 
 PEERS = {
     "torch": "torch",
-    "escnn": "groupella.groups._escnn",
+    "escnn": "groupella.groups.gate",
     "curvlinops-for-pytorch": "curvlinops",
     "asdfghjkl": "asdl",
     "nngeometry": "nngeometry",

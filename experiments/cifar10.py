@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from groupella.runs.jobs import Job
+from groupella.runs.study import Row
+
 from . import toy
-from ._jobs import Job
-from ._study import Row
 from .toy import FAST, FC_FAST
 
 # network: MAP (nll, accuracy), evidence (nll, accuracy, −log evidence a datum)

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ._jobs import Job
-from ._study import Row
+from groupella.runs.jobs import Job
+from groupella.runs.study import Row
+
 from .cifar10 import PAPER_TRAINING, PUBLISHED
 from .toy import FAST
 
 if TYPE_CHECKING:
-    from ._runs import Done
+    from groupella.runs.run import Done
 
 # Of FC+CONV, layer by layer: relative effective parameters of the convolution.
 PUBLISHED_SHARES = (
@@ -63,7 +64,7 @@ class Inspect:
 
 def details(done: Mapping[str, Done]) -> str:
     """The table of every network, as Markdown, beside the published layer types of FC+CONV."""
-    from groupella.reporting import markdown
+    from groupella.report import markdown
 
     texts = []
     for name, one in done.items():

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._jobs import Job
-from ._study import Row
+from groupella.runs.jobs import Job
+from groupella.runs.study import Row
+
 from .cifar10 import PAPER_TRAINING as CIFAR_TRAINING
 from .toy import FAST, PAPER_TRAINING
 

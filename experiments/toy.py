@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._jobs import Job
-from ._study import Row
+from groupella.runs.jobs import Job
+from groupella.runs.study import Row
 
 TASKS = {"digit": ("toy-digit", "quadrants"), "digit+quadrant": ("toy-quadrant", "quadrants+label")}
 # None where nothing is published.

@@ -33,6 +33,7 @@ from ._fibre import Fibre
 from ._groupset import GroupSet
 from ._lattice import Lattice
 from ._matrices import IntMatrix
+from ._order import as_site_element, is_inside
 from ._space import FeatureSpace
 from ._symmetry import Symmetry
 
@@ -47,6 +48,7 @@ __all__ = [
     "LatticeElement",
     "SiteElement",
     "Symmetry",
+    "as_site_element",
     "axial",
     "c2",
     "c4",
@@ -62,6 +64,7 @@ __all__ = [
     "from_escnn",
     "hom_dimension",
     "inversion",
+    "is_inside",
     "line_reflections",
     "mirror",
     "octahedral",

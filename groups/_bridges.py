@@ -17,13 +17,13 @@ import scipy.linalg
 
 from ._catalogue import with_own_name
 from ._decompose import decompose
-from ._escnn import load_gspaces, load_nn
 from ._fibre import Fibre, fibre_of_matrices, make_fibre
 from ._lattice import Lattice
 from ._matrices import IntMatrix, closure, site_permutation
 from ._points import array_matrix, escnn_group, is_known
 from ._space import FeatureSpace
 from ._symmetry import Symmetry
+from .gate import load_gspaces, load_nn
 
 __all__ = ["from_e2cnn", "from_escnn", "to_e2cnn", "to_escnn"]
 

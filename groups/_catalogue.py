@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ._escnn import load_group
 from ._matrices import IntMatrix, as_matrix, identity
 from ._symmetry import Symmetry
+from .gate import load_group
 
 __all__ = [
     "axial",

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from ._decompose import decompose
 from ._elements import Element, LatticeElement, SiteElement, signed_permutation
-from ._escnn import load_group
 from ._matrices import IntMatrix, multiply
 from ._points import escnn_group
 from ._symmetry import Symmetry
+from .gate import load_group
 
 __all__ = ["Fibre", "fibre_of_matrices", "make_fibre"]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ._escnn import load_group
 from ._matrices import IntMatrix, as_matrix, closure, determinant, identity, multiply, negative
+from .gate import load_group
 
 __all__ = ["array_matrix", "escnn_group", "is_known"]
 

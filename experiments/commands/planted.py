@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from groupella._arguments import ArgumentError
-
-from ._errors import plain_errors
-from .select import saving
+from groupella.cli.errors import plain_errors
+from groupella.cli.stopping import saving
+from groupella.runs.spelling import ArgumentError
 
 if TYPE_CHECKING:
     from groupella.experiments.planted import Outcome

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._errors import plain_errors
-from .select import saving
+from groupella.cli.errors import plain_errors
+from groupella.cli.rows import summarising, watched
+from groupella.cli.stopping import saving
 
 if TYPE_CHECKING:
-    from groupella.experiments._engines import Engine
-    from groupella.experiments._runs import Done
-    from groupella.experiments._study import Row, Study
+    from groupella.runs.run import Done
+    from groupella.runs.study import Row, Study
 
     Details = Callable[[Mapping[str, Done]], str]
 
@@ -82,9 +80,9 @@ def reproduce(
 ) -> None:
     from dataclasses import replace
 
-    from groupella.experiments._engines import here, processes
-    from groupella.experiments._readiness import make_ready
-    from groupella.experiments._study import perform, summary, table
+    from groupella.runs.engines import here, processes
+    from groupella.runs.readiness import make_ready
+    from groupella.runs.study import perform, summary, table
 
     place = out or Path("runs") / f"{study}-{preset}-{seed}"
     title = f"{study}, preset {preset}, seed {seed}"
@@ -165,30 +163,6 @@ def chosen_names(names: Sequence[str], wanted: Sequence[str]) -> set[str]:
             raise typer.BadParameter(f"no row contains {part!r}; there are {', '.join(names)}")
         found.update(here)
     return found
-
-
-def watched(engine: Engine, as_json: bool) -> Engine:
-    """With a bar on a terminal, where runs that are done elsewhere show none of their own."""
-    from groupella.experiments._bar import counted
-    from groupella.experiments._engines import here
-
-    return engine if engine is here else counted(engine, not as_json and sys.stderr.isatty())
-
-
-@contextmanager
-def summarising(
-    rows: Sequence[Row], place: Path, title: str, details: Details | None = None
-) -> Iterator[None]:
-    """Write the summary of all rows that are finished, also where one fails or is interrupted."""
-    from groupella.experiments._study import finished_rows, summary, write_summary
-
-    try:
-        yield
-    finally:
-        done = finished_rows(rows, place)
-        if done:
-            more = "" if details is None else details(done)
-            write_summary(place, summary(rows, done), title, more)
 
 
 def find(study: str, preset: str) -> Study:

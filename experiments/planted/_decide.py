@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupella.evidence import Selection
+from groupella.decide import Selection
 from groupella.training import Fit
 
 # For the data part, where doubtful paths are not settled: networks are never quite at their MAP

@@ -23,10 +23,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from groupella.data import Moved, load
 from groupella.evidence import Prior
-from groupella.experiments.data import Moved, load
 from groupella.groups import p4m
-from groupella.layer import ResidualPathway
+from groupella.nn.layer import ResidualPathway
 from groupella.training import (
     Fit,
     Search,

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from groupella.layer import ResidualPathway
-from groupella.pooling import GroupPool
+from groupella.nn.layer import ResidualPathway
+from groupella.nn.pooling import GroupPool
 
 from ._candidates import CANDIDATES
 

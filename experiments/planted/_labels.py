@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from groupella.evidence import Selection
-from groupella.experiments.data import labelled
+from groupella.data import labelled
+from groupella.decide import Selection
 from groupella.groups import p4m, z2
 from groupella.training import Settings, fit
 

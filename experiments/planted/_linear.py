@@ -34,11 +34,12 @@ import torch
 from torch import nn
 
 from groupella.bases import Basis, equivariant_basis, increments
-from groupella.evidence import DataFit, Evidence, Prior, Selection, selection
+from groupella.decide import Selection, selection
+from groupella.evidence import DataFit, Evidence, Prior
+from groupella.evidence.likelihoods import Gaussian
 from groupella.groups import FeatureSpace
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Gaussian
-from groupella.paths import DenseBasis, FullyConnected
+from groupella.nn.layer import ResidualPathway
+from groupella.nn.paths import DenseBasis, FullyConnected
 
 from ._candidates import CANDIDATES
 from ._outcome import NONE, Outcome

@@ -116,7 +116,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 
 def markdown_table(outcomes: Sequence[Outcome]) -> str:
     """The same as Markdown."""
-    from groupella.reporting import markdown
+    from groupella.report import markdown
 
     return markdown(list(HEADINGS), list(_cells(outcomes)))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupella._files import InUseError, alone, write_text
-from groupella.experiments._bar import Bar
-from groupella.experiments._engines import here, processes
-from groupella.experiments._record import RunError
+from groupella.runs.engines import here, processes
+from groupella.runs.progress import Bar
+from groupella.runs.record import RunError
 
 from ._outcome import Outcome
 from ._store import save, saved

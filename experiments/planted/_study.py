@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from groupella._files import write_text
-from groupella.experiments._record import versions
+from groupella.runs.record import versions
 
 from ._outcome import Outcome
 from ._report import markdown_table, summary

@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from groupella.layer import ResidualPathway
-from groupella.paths import FullyConnected
+from groupella.nn.layer import ResidualPathway
+from groupella.nn.paths import FullyConnected
 
 from ._candidates import CANDIDATES
 

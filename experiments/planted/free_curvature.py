@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from groupella.curvature import curvature
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Categorical
+from groupella.evidence.likelihoods import Categorical
+from groupella.nn.layer import ResidualPathway
 
 from ._deep import DeepCase, draw
 from ._trunk import GentleFC, Trunk

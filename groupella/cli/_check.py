@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from groupella._arguments import ArgumentError, call, complete_groups, from_file, group_set
+from groupella.runs.spelling import ArgumentError, call, complete_groups, from_file, group_set
 
 if TYPE_CHECKING:
     from groupella.testing import EquivarianceError

@@ -25,7 +25,7 @@ def doctor(
         bool, typer.Option("--json", help="Print what was found as JSON, and nothing else.")
     ] = False,
 ) -> None:
-    from groupella.doctor import examine
+    from ._installation import examine
 
     findings = []
     for finding in examine():

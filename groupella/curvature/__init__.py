@@ -4,10 +4,13 @@
 for them. See docs/curvature.md.
 """
 
+from ._collect import listening as listening
 from ._curvature import Curvature as Curvature
 from ._curvature import curvature as curvature
 from ._hypergradient import hypergradient as hypergradient
 from ._modes import exact as exact
 from ._modes import mc as mc
 from ._modes import subset as subset
+from ._roots import HasCurvature as HasCurvature
+from ._tape import BatchTape as BatchTape
 from .kronecker import KroneckerBlock as KroneckerBlock

@@ -10,12 +10,12 @@ from math import sqrt
 import torch
 from torch import Tensor, nn
 
-from groupella.likelihoods import Likelihood
-from groupella.shared_maps import Sharing, taping
+from groupella.nn.shared_maps import Sharing, taping
 
 from ._modes import Exact, Mode, MonteCarlo
 from ._piecewise import PiecewiseLinear
 from ._plan import Plan
+from ._roots import HasCurvature
 from ._stock import is_stock, stock_forward, stock_maps
 from ._tape import Approximation, BatchTape, Factors
 
@@ -23,11 +23,11 @@ from ._tape import Approximation, BatchTape, Factors
 class Columns:
     """The columns of the likelihood's root, in the chosen mode."""
 
-    def __init__(self, likelihood: Likelihood, mode: Mode) -> None:
-        if isinstance(likelihood, type) or not isinstance(likelihood, Likelihood):
+    def __init__(self, likelihood: HasCurvature, mode: Mode) -> None:
+        if isinstance(likelihood, type) or not isinstance(likelihood, HasCurvature):
             raise TypeError(
-                "likelihood must be one of groupella.likelihoods, such as Categorical() or "
-                f"Gaussian(), got {likelihood!r}."
+                "likelihood must be one of groupella.evidence.likelihoods, such as Categorical() "
+                f"or Gaussian(), got {likelihood!r}."
             )
         if not isinstance(mode, Exact | MonteCarlo):
             raise TypeError(f"mode must be exact() or mc(m), got {mode!r}.")

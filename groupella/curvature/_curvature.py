@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from groupella.likelihoods import Likelihood
-from groupella.shared_maps import Sharing
+from groupella.nn.shared_maps import Sharing
 
 from ._batches import Inputs
 from ._collect import Collector, Columns, undisturbed
 from ._modes import Exact, Mode, Subset
 from ._plan import Plan
+from ._roots import HasCurvature
 from ._sums import Sums
 from ._tape import Approximation
 from .kronecker import KroneckerBlock
@@ -59,7 +59,7 @@ class Curvature(Mapping[str, KroneckerBlock]):
 
 def curvature(
     network: nn.Module,
-    likelihood: Likelihood,
+    likelihood: HasCurvature,
     data: Data,
     mode: Mode | None = None,
     approximation: Approximation = "expand",
@@ -96,7 +96,7 @@ def curvature(
 
 def collect(
     network: nn.Module,
-    likelihood: Likelihood,
+    likelihood: HasCurvature,
     data: Data,
     plan: Plan,
     mode: Mode | None,

@@ -19,14 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from groupella.likelihoods import Likelihood
-from groupella.shared_maps import Sharing
+from groupella.nn.shared_maps import Sharing
 
 from ._batches import Inputs
 from ._collect import Collector, Columns, undisturbed
 from ._curvature import Curvature, Data, collect
 from ._modes import Exact, Mode, Subset
 from ._plan import Plan
+from ._roots import HasCurvature
 from ._tape import Approximation
 
 Objective = Callable[[Curvature], Tensor]
@@ -36,7 +36,7 @@ Cotangents = Mapping[str, tuple[Tensor, Tensor]]
 def hypergradient(
     objective: Objective,
     network: nn.Module,
-    likelihood: Likelihood,
+    likelihood: HasCurvature,
     data: Data,
     wrt: Sequence[str],
     *,

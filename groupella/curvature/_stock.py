@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from groupella.circular import circular_conv
-from groupella.shared_maps import BiasMap, ConvMap, LinearMap, SharedLinearMap
+from groupella.nn.circular import circular_conv
+from groupella.nn.shared_maps import BiasMap, ConvMap, LinearMap, SharedLinearMap
 
 StockConv = nn.Conv1d | nn.Conv2d | nn.Conv3d
 _CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)

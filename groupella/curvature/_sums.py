@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from groupella.shared_maps import SharedLinearMap
+from groupella.nn.shared_maps import SharedLinearMap
 
 from ._tape import Factors
 from .kronecker import KroneckerBlock

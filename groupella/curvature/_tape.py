@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from groupella.shared_maps import BlockMap, LinearMap, SharedLinearMap, Sharing
+from groupella.nn.shared_maps import BlockMap, LinearMap, SharedLinearMap, Sharing
 
 Approximation = Literal["expand", "reduce"]
 

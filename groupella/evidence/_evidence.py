@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella.curvature import Curvature, KroneckerBlock, curvature, hypergradient
-from groupella.likelihoods import Gaussian, Likelihood
+from groupella.evidence.likelihoods import Gaussian, Likelihood
 
 from ._fit_of_data import Batches, DataFit, data_fit
 from ._linearised import best_log_precision, group_profile, shrink_weights

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from groupella.likelihoods import Gaussian, Likelihood
+from groupella.evidence.likelihoods import Gaussian, Likelihood
 
 Batches = Iterable[Any]
 

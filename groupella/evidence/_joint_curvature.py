@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from groupella.likelihoods import Likelihood
+from groupella.evidence.likelihoods import Likelihood
 
 from ._fit_of_data import evaluation
 from ._jacobians import jacobian_columns

@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from groupella.likelihoods import Bernoulli, Categorical, Gaussian
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
 
 from ._evidence import Evidence
 from ._fit_of_data import evaluation

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from groupella._strictest import strictest
+from groupella.nn.layer import strictest
 
 from ._evidence import Evidence
 from ._fit_of_data import Batches

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from groupella.paths import FactoredFC, FullyConnected, SparseFC
+from groupella.nn.paths import FactoredFC, FullyConnected, SparseFC
 
 _ROWS_AT_ONCE = 1024
 

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, fx, nn
 
-from groupella.layer import ResidualPathway
-from groupella.nonlinearity import FibreNorm, Pointwise
-from groupella.paths import Path
-from groupella.pooling import GlobalPool, GroupPool, Lift, PolyphasePool
+from groupella.nn.layer import ResidualPathway
+from groupella.nn.nonlinearity import FibreNorm, Pointwise
+from groupella.nn.paths import Path
+from groupella.nn.pooling import GlobalPool, GroupPool, Lift, PolyphasePool
 
 from . import _plain
 from ._filters import Factors, Filter, Matrix, add_filters, plain_weights

@@ -190,7 +190,7 @@ class SitesPooled(nn.Module):
 
 
 class NormScaled(nn.Module):
-    """What `groupella.nonlinearity.FibreNorm` does: groups of channels times a function of |x|."""
+    """`groupella.nn.nonlinearity.FibreNorm`: groups of channels times a function of |x|."""
 
     def __init__(self, shape: Sequence[int], fibre: int, function: str) -> None:
         super().__init__()

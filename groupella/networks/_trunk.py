@@ -21,11 +21,9 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, GroupSet, Lattice
-from groupella.layer import ResidualPathway
-from groupella.layer._checks import check_groups
-from groupella.nonlinearity import nonlinearity
-from groupella.pooling import GlobalPool, GroupPool, Lift
-from groupella.pooling._fibres import NoInvariantVectorError
+from groupella.nn.layer import ResidualPathway, check_groups
+from groupella.nn.nonlinearity import nonlinearity
+from groupella.nn.pooling import GlobalPool, GroupPool, Lift, NoInvariantVectorError
 
 
 class Block(NamedTuple):
@@ -134,7 +132,7 @@ def trunk(
     fibre
         The fibre of all features; the regular representation by default.
     activation, fibre_pooling, site_pooling
-        See `groupella.nonlinearity`, `GroupPool` and `GlobalPool`.
+        See `groupella.nn.nonlinearity`, `GroupPool` and `GlobalPool`.
     **options
         Any further option of `ResidualPathway`: `init`, `increments`, `paper_biases`, …
     """

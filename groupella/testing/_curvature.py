@@ -15,11 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from groupella.curvature import Curvature, curvature
-from groupella.curvature._collect import listening
-from groupella.curvature._tape import BatchTape
-from groupella.likelihoods import Categorical, Likelihood
-from groupella.shared_maps import BlockMap, SharedLinearMap
+from groupella.curvature import BatchTape, Curvature, curvature, listening
+from groupella.evidence.likelihoods import Categorical, Likelihood
+from groupella.nn.shared_maps import BlockMap, SharedLinearMap
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from math import prod
 import torch
 from torch import nn
 
-from groupella.shared_maps import HasSharedMaps
+from groupella.nn.shared_maps import HasSharedMaps
 
 MOST_ROWS = 4096
 MOST_BYTES = 4 * 2**30

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
-from groupella.evidence._fit_of_data import evaluation
-from groupella.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from groupella.evidence import evaluation
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 
 CHUNK = 4096
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from groupella.evidence._prior import PathwayLayer, Prior
+from groupella.evidence import PathwayLayer, Prior
 
 from ._checkpoint import CheckpointError
 

@@ -19,8 +19,9 @@ import torch
 from torch import nn
 
 from groupella._files import InUseError, alone
-from groupella.evidence import Evidence, Prior, Selection, selection
-from groupella.likelihoods import Categorical, Likelihood
+from groupella.decide import Selection, selection
+from groupella.evidence import Evidence, Prior
+from groupella.evidence.likelihoods import Categorical, Likelihood
 
 from ._checkpoint import load_checkpoint, save_checkpoint
 from ._cost import curvature_cost

@@ -13,9 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from groupella.curvature import Curvature, curvature, exact, mc
-from groupella.evidence import DataFit, Evidence, JitterWarning, NonFiniteError, data_fit, prune
-from groupella.evidence._fit_of_data import evaluation
-from groupella.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from groupella.evidence import (
+    DataFit,
+    Evidence,
+    JitterWarning,
+    NonFiniteError,
+    data_fit,
+    evaluation,
+    prune,
+)
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 
 from ._data import Examples, check_batch
 from ._diagnosis import check_parameters, culprit

@@ -30,10 +30,10 @@ import torch
 from torch import Tensor, nn
 
 from groupella._files import write_text
-from groupella._strictest import strictest
-from groupella.evidence import LayerSelection, Prior, Selection, exact_evidence, joint_size
-from groupella.evidence._verdict import verdict
-from groupella.likelihoods import Likelihood
+from groupella.decide import LayerSelection, Selection, verdict
+from groupella.evidence import Prior, exact_evidence, joint_size
+from groupella.evidence.likelihoods import Likelihood
+from groupella.nn.layer import strictest
 
 from ._checkpoint import CheckpointError
 from ._fit import Fit, fit

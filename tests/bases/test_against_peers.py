@@ -11,7 +11,7 @@ import pytest
 
 from groupella.bases import KernelBasis, kernel_basis
 from groupella.groups import FeatureSpace, GroupSet, Symmetry, flips, p4, p4m
-from groupella.groups._escnn import load_gspaces, load_nn
+from groupella.groups.gate import load_gspaces, load_nn
 
 
 def gspace(gspaces: ModuleType, symmetry: Symmetry) -> Any:

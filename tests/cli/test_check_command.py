@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from groupella.cli import app
+from groupella.cli.app import app
 
 MODELS = """
 import torch

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from groupella._arguments import (
+from groupella.groups import flips, mirror, p4, translations, trivial, z2
+from groupella.groups._catalogue import _registry
+from groupella.runs.spelling import (
     NAMED,
     ArgumentError,
     complete_groups,
@@ -17,8 +19,6 @@ from groupella._arguments import (
     named_group,
     seconds,
 )
-from groupella.groups import flips, mirror, p4, translations, trivial, z2
-from groupella.groups._catalogue import _registry
 
 
 @pytest.mark.parametrize(

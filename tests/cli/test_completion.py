@@ -19,7 +19,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PATH with the command in it, and the script that it prints."""
     place = tmp_path_factory.mktemp("bin")
     command = place / "groupella"
-    start = "import sys; from groupella.cli import main; sys.argv[0] = 'groupella'; main()"
+    start = "import sys; from groupella.cli.app import main; sys.argv[0] = 'groupella'; main()"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
     command.chmod(0o755)
     # Typer looks for the shell among a process's parents, and the tests may have none.

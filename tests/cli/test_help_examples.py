@@ -12,21 +12,21 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from groupella.cli import app
-from groupella.experiments._jobs import Job
-from groupella.experiments._study import Row
-from groupella.experiments.data import BASES, TRANSFORMS
+from groupella.cli.app import app
+from groupella.data import BASES, TRANSFORMS
+from groupella.runs.jobs import Job
+from groupella.runs.study import Row
 
 WORK = (
     "groupella.testing.equivariance_error",
-    "groupella.doctor.examine",
-    "groupella.experiments.data.fetch",
-    "groupella.experiments.data.verify",
+    "groupella.cli._installation.examine",
+    "groupella.data.fetch",
+    "groupella.data.verify",
     "groupella.experiments.planted.run_all",
-    "groupella.experiments._budget.with_budget",
-    "groupella.experiments._runs.load",
-    "groupella.experiments._runs.run",
-    "groupella.experiments._study.perform",
+    "groupella.runs.budget.with_budget",
+    "groupella.runs.run.load",
+    "groupella.runs.run.run",
+    "groupella.runs.study.perform",
 )
 FILES = {
     "my_model.py": "from torch import nn\nnet = nn.Flatten()\ndef make():\n    return net\n",
@@ -71,7 +71,7 @@ def stubbed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for command in ("select", "sweep"):
         name = f"groupella.experiments.commands.{command}.check_memory"
         monkeypatch.setattr(name, lambda *_: None)
-    monkeypatch.setattr("groupella.experiments._ray.is_installed", lambda: True)
+    monkeypatch.setattr("groupella.runs.ray.is_installed", lambda: True)
     monkeypatch.chdir(tmp_path)
     for file, text in FILES.items():
         (tmp_path / file).write_text(text)

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from groupella.curvature import curvature, exact, mc, subset
 from groupella.curvature._tape import BatchTape
-from groupella.likelihoods import Bernoulli, Categorical, Gaussian
-from groupella.shared_maps import BiasMap, LinearMap, record
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
+from groupella.nn.shared_maps import BiasMap, LinearMap, record
 from groupella.testing._curvature import ggn_blocks
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from groupella.curvature import curvature
 from groupella.curvature._tape import Approximation
-from groupella.likelihoods import Categorical, Gaussian, Likelihood
+from groupella.evidence.likelihoods import Categorical, Gaussian, Likelihood
 
 curvlinops = pytest.importorskip(
     "curvlinops", reason="the comparison with curvlinops needs curvlinops-for-pytorch"

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.circular import circular_conv
 from groupella.curvature import Curvature, curvature, exact, hypergradient, mc
 from groupella.curvature._modes import Mode
+from groupella.evidence.likelihoods import Categorical, Gaussian, Likelihood
 from groupella.groups import GroupSet, translations
-from groupella.likelihoods import Categorical, Gaussian, Likelihood
-from groupella.paths import SparseConv, SparseFC
-from groupella.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
+from groupella.nn.circular import circular_conv
+from groupella.nn.paths import SparseConv, SparseFC
+from groupella.nn.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
 
 STEP = 1e-5
 

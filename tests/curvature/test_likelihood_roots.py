@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from groupella.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 
 
 def cases() -> list[tuple[Likelihood, Tensor, Tensor]]:

@@ -11,7 +11,7 @@ from torch import distributed as dist
 from torch.multiprocessing.spawn import spawn
 
 from groupella.curvature import Curvature, curvature, hypergradient
-from groupella.likelihoods import Categorical
+from groupella.evidence.likelihoods import Categorical
 
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="torch without distributed")
 

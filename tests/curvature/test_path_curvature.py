@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from groupella.curvature import curvature
+from groupella.evidence.likelihoods import Categorical
 from groupella.groups import FeatureSpace, GroupSet, p4, translations
-from groupella.likelihoods import Categorical
-from groupella.paths import (
+from groupella.nn.paths import (
     Conv,
     DenseBasis,
     FactoredFC,
@@ -21,7 +21,7 @@ from groupella.paths import (
     SparseConv,
     SparseFC,
 )
-from groupella.shared_maps import BlockMap
+from groupella.nn.shared_maps import BlockMap
 from groupella.testing import CurvatureCase
 from groupella.testing._curvature import Readout, ggn_blocks
 

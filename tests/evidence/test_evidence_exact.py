@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella.evidence import Evidence, Prior, removal
-from groupella.likelihoods import Categorical, Gaussian
+from groupella.evidence.likelihoods import Categorical, Gaussian
 
 N, D = 30, 4
 

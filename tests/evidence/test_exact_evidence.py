@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
 from groupella.evidence import Evidence, NonFiniteError, Prior, exact_evidence
+from groupella.evidence.likelihoods import Categorical, Gaussian
 from groupella.groups import GroupSet, flips, p4, z2
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Categorical, Gaussian
+from groupella.nn.layer import ResidualPathway
 
 
 def regression() -> tuple[nn.Module, Gaussian, Tensor, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella.evidence import Evidence, Predictive, Prior, calibration_error
-from groupella.likelihoods import Bernoulli, Categorical, Gaussian
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
 
 
 def linear_problem(outputs: int = 2) -> tuple[nn.Linear, Gaussian, Tensor, Tensor]:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from groupella.evidence import Evidence, Prior, PriorGroup
+from groupella.evidence.likelihoods import Categorical
 from groupella.groups import GroupSet, p4, trivial, z2
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Categorical
+from groupella.nn.layer import ResidualPathway
 
 
 def layer(paths: str | None = None, **options: object) -> ResidualPathway:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from groupella.evidence._selection import LayerSelection, PathSelection, Selection
-from groupella.experiments._runs import Done
+from groupella.decide._selection import LayerSelection, PathSelection, Selection
 from groupella.experiments.commands.reproduce import find, find_details
 from groupella.experiments.inspect import PUBLISHED_SHARES, details
-from groupella.reporting import Content
+from groupella.report import Content
+from groupella.runs.run import Done
 
 
 def layer(number: int, fc: float) -> LayerSelection:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from groupella.data import ImageData
 from groupella.evidence import Prior
-from groupella.experiments._study import Row
 from groupella.experiments.commands.reproduce import SCALES, STUDIES, find
-from groupella.experiments.data import ImageData
 from groupella.networks import PRESETS, Trunk, count_parameters
+from groupella.runs.study import Row
 
 # model of the roto-translation table: α, printed number of parameters, accuracy
 ROTATIONS = {

@@ -11,12 +11,12 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from groupella.cli import app
-from groupella.experiments._study import Row, table
+from groupella.cli._sweep import seed_list
+from groupella.cli.app import app
+from groupella.data import ImageData
 from groupella.experiments.commands.reproduce import SCALES, STUDIES, chosen_rows, find
-from groupella.experiments.commands.sweep import seed_list
-from groupella.experiments.data import ImageData
 from groupella.networks import PRESETS, count_parameters
+from groupella.runs.study import Row, table
 
 ROWS = {"toy": 12, "cifar10": 22, "multigroup": 10, "separable": 8, "inspect": 1}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.spatial.transform
 
-from groupella.groups import _escnn
+from groupella.groups import gate
 from groupella.groups._wigner import wigner_D_matrix
 
 ESCNN = Path(importlib.util.find_spec("escnn").origin).parent
@@ -28,7 +28,7 @@ sys.meta_path.insert(0, Blocked())
 """
 
 USE = """
-from groupella.groups._escnn import load_group, load_gspaces, load_nn
+from groupella.groups.gate import load_group, load_gspaces, load_nn
 group, gspaces, nn = load_group(), load_gspaces(), load_nn()
 assert load_group() is group
 space = gspaces.flipRot2dOnR2(4)
@@ -75,7 +75,7 @@ assert sys.modules.get("sklearn.utils.extmath", "absent") is not None
 def test_solvers_leave_no_file_open_and_standard_output_as_it_was(tmp_path: Path) -> None:
     code = """
 import sys, numpy as np
-from groupella.groups._escnn import load_group
+from groupella.groups.gate import load_group
 load_group()
 from escnn.group._numerical import find_orthogonal_matrix
 quarter_turn = np.array([[0.0], [1.0], [-1.0], [0.0]]) / 2**0.5
@@ -111,7 +111,7 @@ def test_works_where_lie_learn_is_compiled_for_another_numpy(tmp_path: Path) -> 
 
 def test_works_where_the_cache_cannot_be_written() -> None:
     run(
-        USE + "from groupella.groups._escnn import cache_directory as c; assert c() is None",
+        USE + "from groupella.groups.gate import cache_directory as c; assert c() is None",
         "/dev/null",
     )
 
@@ -133,7 +133,7 @@ def test_a_broken_escnn_says_why(tmp_path: Path) -> None:
 import sys
 sys.modules["pymanopt"] = None          # escnn does without
 sys.modules["escnn.kernels"] = None     # escnn's own __init__ would hide this
-from groupella.groups._escnn import load_group
+from groupella.groups.gate import load_group
 try:
     load_group()
 except ImportError as error:
@@ -171,6 +171,6 @@ def test_wigner_matrices_are_a_representation(degree: int) -> None:
 
 
 def test_there_is_one_gate() -> None:
-    assert _escnn.load_group().__name__ == "escnn.group"
-    assert _escnn.load_gspaces().__name__ == "escnn.gspaces"
-    assert _escnn.load_nn().__name__ == "escnn.nn"
+    assert gate.load_group().__name__ == "escnn.group"
+    assert gate.load_gspaces().__name__ == "escnn.gspaces"
+    assert gate.load_nn().__name__ == "escnn.nn"

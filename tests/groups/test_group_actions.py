@@ -39,8 +39,8 @@ from groupella.groups import (
     trivial,
     z2,
 )
-from groupella.groups._escnn import load_group
 from groupella.groups._points import escnn_group
+from groupella.groups.gate import load_group
 
 LINE = [translations(1), line_reflections(), mirror(0, dim=1)]
 PLANE = [

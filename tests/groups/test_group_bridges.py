@@ -37,8 +37,8 @@ from groupella.groups import (
     trivial,
     z2,
 )
-from groupella.groups._escnn import load_group, load_gspaces, load_nn
 from groupella.groups._points import escnn_group
+from groupella.groups.gate import load_group, load_gspaces, load_nn
 
 PLANE = [z2(), p2(), p4(), p4m(), flips(1), flips(0), pmm(), cm(), cm(anti=True), cmm()]
 VOXELS = [translations(3), octahedral(), inversion(True), flips(1, dim=3), flips(2, dim=3)]

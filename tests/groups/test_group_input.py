@@ -25,7 +25,7 @@ from groupella.groups import (
     translations,
     z2,
 )
-from groupella.groups._escnn import load_group
+from groupella.groups.gate import load_group
 
 
 def rotation(angle: float) -> np.ndarray:

@@ -20,7 +20,7 @@ from groupella.groups import (
     trivial,
     z2,
 )
-from groupella.groups._escnn import load_group
+from groupella.groups.gate import load_group
 
 SIZES = st.integers(2, 6)
 SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

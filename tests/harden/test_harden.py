@@ -29,11 +29,11 @@ from groupella.groups import (
 )
 from groupella.harden import harden
 from groupella.harden._filters import Filter, plain_weights
-from groupella.layer import ResidualPathway
 from groupella.networks import Trunk, count_parameters, trunk
-from groupella.nonlinearity import nonlinearity
-from groupella.paths import Conv, GroupConv, SeparableGroupConv, SparseConv
-from groupella.pooling import GlobalPool, GroupPool, Lift, PolyphasePool
+from groupella.nn.layer import ResidualPathway
+from groupella.nn.nonlinearity import nonlinearity
+from groupella.nn.paths import Conv, GroupConv, SeparableGroupConv, SparseConv
+from groupella.nn.pooling import GlobalPool, GroupPool, Lift, PolyphasePool
 
 SHORT = ((1, 1), (2, 2), (2, 1))
 

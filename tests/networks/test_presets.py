@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from groupella.curvature import curvature
-from groupella.likelihoods import Categorical
+from groupella.evidence.likelihoods import Categorical
 from groupella.networks import PRESETS, Preset, count_parameters, preset
 from groupella.networks.__main__ import main
 

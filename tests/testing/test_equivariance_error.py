@@ -28,7 +28,7 @@ from groupella.groups import (
     trivial,
     z2,
 )
-from groupella.groups._escnn import load_gspaces, load_nn
+from groupella.groups.gate import load_gspaces, load_nn
 from groupella.testing import ConstantOutputWarning, assert_equivariant, equivariance_error
 from groupella.testing._translate import best_translation, translate
 

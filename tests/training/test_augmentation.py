@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from groupella.data import Augmentation
 from groupella.evidence import Evidence
-from groupella.experiments.data import Augmentation
-from groupella.likelihoods import Categorical
+from groupella.evidence.likelihoods import Categorical
 from groupella.training import Settings, fit
 
 SETTINGS = Settings(

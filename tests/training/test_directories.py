@@ -15,8 +15,8 @@ from torch import nn
 from typer.testing import CliRunner
 
 from groupella._files import alone
-from groupella.cli import app
-from groupella.likelihoods import Gaussian
+from groupella.cli.app import app
+from groupella.evidence.likelihoods import Gaussian
 from groupella.training import InUseError, _fit, fit
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="directories cannot be claimed here")

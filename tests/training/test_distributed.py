@@ -13,7 +13,7 @@ import torch.multiprocessing as mp
 from torch import Tensor, nn
 
 from groupella._files import alone
-from groupella.likelihoods import Gaussian
+from groupella.evidence.likelihoods import Gaussian
 from groupella.training import InUseError, Settings, _fit, fit, load_checkpoint
 from groupella.training._distributed import Processes
 

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from groupella.curvature import KroneckerBlock, curvature
 from groupella.evidence import Evidence, JitterWarning, NonFiniteError, Prior
 from groupella.evidence import _spectrum as spectrum_module
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
 from groupella.groups import GroupSet, p4, trivial, z2
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Bernoulli, Categorical, Gaussian
+from groupella.nn.layer import ResidualPathway
 from groupella.training import (
     CheckpointError,
     CurvatureTooLargeError,

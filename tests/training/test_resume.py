@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from groupella.evidence import Evidence
+from groupella.evidence.likelihoods import Gaussian
 from groupella.groups import GroupSet, trivial, z2
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Gaussian
+from groupella.nn.layer import ResidualPathway
 from groupella.training import (
     Checkpoint,
     CheckpointError,

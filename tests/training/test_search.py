@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import nn
 
+from groupella.evidence.likelihoods import Gaussian
 from groupella.experiments.planted import DeepCase
 from groupella.experiments.planted import _deep as deep
 from groupella.groups import GroupSet, p4, trivial, z2
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Gaussian
+from groupella.nn.layer import ResidualPathway
 from groupella.training import CheckpointError, Settings, fit
 from groupella.training import _search as search
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from groupella.curvature import curvature
+from groupella.evidence.likelihoods import Gaussian
 from groupella.experiments.planted import CANDIDATES, PRESETS, DeepCase, LabelCase
 from groupella.experiments.planted import _deep as deep
 from groupella.experiments.planted import _labels as labels
 from groupella.experiments.planted._trunk import GentleFC, Trunk
-from groupella.layer import ResidualPathway
-from groupella.likelihoods import Gaussian
+from groupella.nn.layer import ResidualPathway
 from groupella.testing import assert_equivariant
 from groupella.training import Search
 

@@ -12,9 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from groupella._files import alone
-from groupella.cli import app
+from groupella.cli.app import app
 from groupella.experiments import planted as package
-from groupella.experiments._runs import RunError
 from groupella.experiments.planted import (
     Counts,
     LinearCase,
@@ -26,6 +25,7 @@ from groupella.experiments.planted import (
     wilson,
 )
 from groupella.experiments.planted._outcome import imposes_wrong
+from groupella.runs.run import RunError
 
 
 def outcome(planted: tuple[str, ...], obeys: tuple[tuple[str, ...], ...], **more: Any) -> Outcome:

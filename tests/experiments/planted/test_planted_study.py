@@ -12,11 +12,11 @@ import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner, Result
 
-from groupella.cli import app
+from groupella.cli.app import app
 from groupella.experiments import planted as package
-from groupella.experiments._record import versions
 from groupella.experiments.commands.reproduce import SCALES
 from groupella.experiments.planted import PRESETS, Outcome, Planted
+from groupella.runs.record import versions
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,37 @@
+"""Data sets: public ones, a user's own, and tasks whose symmetry is known by construction."""
+
+from ._augment import Augmentation
+from ._errors import DataError
+from ._fetch import fetch, verify
+from ._images import ImageData, Images
+from ._load import BASES, TRANSFORMS, labelled, load
+from ._locate import FileCheck, named_directory
+from ._moved import Moved
+from ._own import from_folder, from_npz
+from ._sources import digits, public
+from ._transforms import Resized, Rotated, Task, Transform, Translated
+
+__all__ = [
+    "BASES",
+    "TRANSFORMS",
+    "Augmentation",
+    "DataError",
+    "FileCheck",
+    "ImageData",
+    "Images",
+    "Moved",
+    "Resized",
+    "Rotated",
+    "Task",
+    "Transform",
+    "Translated",
+    "digits",
+    "fetch",
+    "from_folder",
+    "from_npz",
+    "labelled",
+    "load",
+    "named_directory",
+    "public",
+    "verify",
+]

@@ -1,0 +1,1 @@
+"""Paths, the residual-pathway layer, pooling, nonlinearities and circular convolution."""

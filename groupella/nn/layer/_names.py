@@ -1,0 +1,193 @@
+"""The paper's names for paths, as in "F-FC+CONV+GCONV".
+
+    name[:member][/variant]
+
+FC, F-FC, S-FC           free; F-FC/group factors over fibre × sites instead of sites
+CONV, S-CONV             equivariant to translations
+GCONV                    one path for every member with translations and a point group, or
+                         GCONV:p4; variants full, pointwise, separable, depthwise
+DENSE                    one dense path for every member without translations, or DENSE:c4
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from groupella.groups import FeatureSpace, GroupSet, Symmetry
+from groupella.nn.paths import (
+    Conv,
+    DenseBasis,
+    FactoredFC,
+    FullyConnected,
+    GroupConv,
+    Path,
+    SeparableGroupConv,
+    SparseConv,
+    SparseFC,
+)
+
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "FC": (),
+    "F-FC": ("lattice", "group"),
+    "S-FC": (),
+    "CONV": (),
+    "S-CONV": (),
+    "GCONV": ("full", "pointwise", "separable", "depthwise"),
+    "DENSE": (),
+}
+FREE = ("FC", "F-FC", "S-FC")
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """The spaces of a layer: `inner` is the output on the input lattice, `outer` the pooled one."""
+
+    input: FeatureSpace
+    inner: FeatureSpace
+    outer: FeatureSpace
+    kernel_size: int | tuple[int, ...]
+    paper_biases: bool
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A path that a string names: `symmetry` is None where its kind says which."""
+
+    name: str
+    token: str
+    kind: str
+    variant: str
+    symmetry: Symmetry | None = None
+
+
+def planned(text: str, groups: GroupSet) -> list[Planned]:
+    """What a string such as "F-FC+CONV+GCONV/pointwise" asks for; what it cannot is an error."""
+    found: dict[str, Planned] = {}
+    for token in text.split("+"):
+        for path in _planned(token.strip(), groups):
+            if path.name in found:
+                raise ValueError(f"the path {path.name!r} occurs twice in {text!r}")
+            found[path.name] = path
+    return list(found.values())
+
+
+def named_paths(text: str, groups: GroupSet, spaces: Spaces) -> dict[str, Path]:
+    """The paths of such a string, by name."""
+    return {path.name: _made(path, spaces) for path in planned(text, groups)}
+
+
+def parsed_free(name: str) -> tuple[str, str]:
+    """The kind and the variant of a path without symmetry."""
+    kind, member, variant = _parsed(name)
+    if kind not in FREE or member:
+        raise ValueError(f"a free path is one of {', '.join(FREE)} or F-FC/group, got {name!r}")
+    return kind, variant
+
+
+def free_path(name: str, spaces: Spaces) -> Path:
+    """A path without symmetry, straight to the pooled lattice."""
+    kind, variant = parsed_free(name)
+    biases = spaces.paper_biases
+    if kind == "FC":
+        return FullyConnected(spaces.input, spaces.outer, paper_biases=biases)
+    if kind == "S-FC":
+        return SparseFC(spaces.input, spaces.outer, paper_biases=biases)
+    if variant == "group":
+        return FactoredFC(spaces.input, spaces.outer, over="group", paper_biases=biases)
+    return FactoredFC(spaces.input, spaces.outer, paper_biases=biases)
+
+
+def _planned(token: str, groups: GroupSet) -> Iterator[Planned]:
+    kind, member, variant = _parsed(token)
+    if kind in FREE:
+        parsed_free(token)
+        yield Planned(kind, token, kind, variant)
+    elif kind in ("CONV", "S-CONV"):
+        if member:
+            raise ValueError(
+                f"{kind} is equivariant to translations and takes no member: {token!r}"
+            )
+        yield Planned(kind, token, kind, variant)
+    else:
+        symmetries = _members(kind, member, groups)
+        for symmetry in symmetries:
+            alone = len(symmetries) == 1 and not member
+            name = kind if alone else f"{kind}:{symmetry.name}"
+            yield Planned(name, token, kind, variant, symmetry)
+
+
+def _made(path: Planned, spaces: Spaces) -> Path:
+    if path.kind in FREE:
+        return free_path(path.token, spaces)
+    if path.symmetry is not None:
+        return _equivariant(path.kind, path.variant, path.symmetry, spaces)
+    make: Callable[..., Path] = Conv if path.kind == "CONV" else SparseConv
+    return make(spaces.input, spaces.inner, spaces.kernel_size, paper_biases=spaces.paper_biases)
+
+
+def _equivariant(kind: str, variant: str, symmetry: Symmetry, spaces: Spaces) -> Path:
+    biases = spaces.paper_biases
+    if kind == "DENSE":
+        return DenseBasis(spaces.input, spaces.inner, symmetry, paper_biases=biases)
+    if variant in ("separable", "depthwise"):
+        return SeparableGroupConv(
+            spaces.input,
+            spaces.inner,
+            symmetry,
+            spaces.kernel_size,
+            depthwise=variant == "depthwise",
+            paper_biases=biases,
+        )
+    return GroupConv(
+        spaces.input,
+        spaces.inner,
+        symmetry,
+        spaces.kernel_size,
+        pointwise=variant == "pointwise",
+        paper_biases=biases,
+    )
+
+
+def _members(kind: str, member: str, groups: GroupSet) -> list[Symmetry]:
+    if member:
+        if member not in groups:
+            raise ValueError(
+                f"{kind}:{member}: no member {member!r} in {groups}{_nearest(member, groups.names)}"
+            )
+        return [groups[member]]
+    if kind == "GCONV":
+        found = [s for s in groups if s.translations and len(s.point) > 1]
+        wanted = "with translations and a point group"
+    else:
+        found = [s for s in groups if not s.translations and not s.is_trivial]
+        wanted = "without translations"
+    if not found:
+        raise ValueError(f"{kind} needs a member {wanted}, and {groups} has none")
+    return found
+
+
+def _parsed(token: str) -> tuple[str, str, str]:
+    match = re.fullmatch(r"([^:/]+)(?::([^/]+))?(?:/(\w+))?", token)
+    kind, member, variant = match.groups(default="") if match else (token, "", "")
+    if kind not in VARIANTS:
+        raise ValueError(
+            f"unknown path {token!r}{_nearest(kind, VARIANTS)} Known: {', '.join(VARIANTS)}"
+        )
+    if variant and variant not in VARIANTS[kind]:
+        known = VARIANTS[kind]
+        listed = f"variants: {', '.join(known)}" if known else "no variants"
+        raise ValueError(
+            f"unknown variant {variant!r} of {kind}{_nearest(variant, known)} It has {listed}"
+        )
+    return kind, member, variant
+
+
+def _nearest(name: str, known: object) -> str:
+    names = list(known)  # type: ignore[call-overload]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.3)
+    if not near:
+        near = [n for n in names if n.lower() == name.lower()]
+    return f"; did you mean {near[0]!r}?" if near else "."

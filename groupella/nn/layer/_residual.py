@@ -1,0 +1,293 @@
+"""The residual-pathway layer: a sum of paths, one for every group of a set.
+
+    y = Σ_paths path(x) + bias
+
+with no factor in the forward pass; how much a layer uses of each path is in the paths' weights and
+their priors. With stride 2 the paths that keep the lattice are summed, their sum chooses a
+polyphase component for each sample and is sub-sampled to it; paths that map straight to the pooled
+lattice (FC, F-FC, S-FC) are added after, then the bias. So in the strict limit of each member, when
+only the paths of its subspace are left, the layer is exactly equivariant to it.
+
+Unless curvature is recorded, all paths that are convolutions are computed as one (`_fusion.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from groupella.groups import FeatureSpace, GroupSet
+from groupella.nn._constant import Exact
+from groupella.nn._invariant_vectors import invariant_vectors
+from groupella.nn.paths import Path
+from groupella.nn.paths._checks import check_input
+from groupella.nn.pooling import PolyphasePool, take_phase
+from groupella.nn.shared_maps import SharedLinearMap, record, recording
+
+from ._bias import InvariantBiasMap
+from ._checks import check_dtype, check_groups
+from ._fusion import accumulate, convolve, is_plain
+from ._members import Members, increment_paths, member_paths, members_containing
+from ._names import Spaces, named_paths, parsed_free
+from ._strictest import strictest
+
+Init = Literal["earn", "balanced"]
+Norm = Literal["inf", "l1", "l2"]
+
+GAIN = 2.0**0.5
+SMALL = 0.03
+SMALL_PRECISION = 300.0
+
+
+class ResidualPathway(nn.Module):
+    """A linear layer between two feature spaces with a path for every symmetry.
+
+    groups: the group set; both spaces are made from it (`groups.space`)
+    paths: None, one path for every member: translations ⋊ K a group convolution (plain where K is
+        trivial and nothing is subtracted), groups without translations and those of generators a
+        dense basis, the trivial member the `free` path. Or names, "F-FC+CONV+GCONV/pointwise" (see
+        `groupella.nn.layer.PATHS`). Or a mapping of names to paths, or to functions that make one
+        from (space_in, space_out), space_out on the input lattice.
+    stride: 1, or 2 to halve every side of the lattice; `space_out` is on the halved lattice
+    init: initial weights only. "balanced" gives all paths the same share of a Kaiming layer's
+        output variance, "earn" all of it to the strictest ones and 0.03 of their scale to the
+        others, which `initial_precisions` then hold at 300 instead of 1
+    increments: for `paths=None`, let every path span only what its member adds to the smaller
+        subspaces, orthogonally; else all of its member's subspace
+    kernel_size: odd, for the convolutions
+    bias: one number for every channel and invariant vector of its fibre, equal on all sites, so
+        that every member leaves it alone
+    paper_biases: instead, the biases of the published code, in every path: FC one per channel and
+        site, F-FC one per channel on the intermediate value and one per site, S-FC and CONV one per
+        channel (and fibre component), GCONV one per channel and stage. Those of FC and F-FC are
+        not invariant; they belong to the path and go with it
+    free: the path of the trivial member, "F-FC", "FC", "S-FC" or "F-FC/group"
+    norm: by which a phase is chosen at stride 2, see `groupella.nn.pooling.PolyphasePool`
+
+    `paths` holds the modules by name, `subspaces` the members whose subspace contains each path,
+    `overlapping` the pairs of paths that increments could not make orthogonal.
+    """
+
+    def __init__(
+        self,
+        space_in: FeatureSpace,
+        space_out: FeatureSpace,
+        groups: GroupSet,
+        paths: str
+        | Mapping[str, nn.Module | Callable[[FeatureSpace, FeatureSpace], Path]]
+        | None = None,
+        *,
+        stride: int = 1,
+        init: Init = "earn",
+        increments: bool = True,
+        kernel_size: int | Sequence[int] = 3,
+        bias: bool = True,
+        paper_biases: bool = False,
+        free: str = "F-FC",
+        norm: Norm = "inf",
+    ) -> None:
+        super().__init__()
+        check_groups(groups)
+        inner = _checked(space_in, space_out, groups, stride)
+        if init not in get_args(Init):
+            raise ValueError(f"ResidualPathway: init is 'earn' or 'balanced', got {init!r}")
+        if norm not in get_args(Norm):
+            raise ValueError(f"ResidualPathway: norm is 'inf', 'l1' or 'l2', got {norm!r}")
+        parsed_free(free)
+        self.space_in, self.space_out, self.groups = space_in, space_out, groups
+        self.stride, self.init = stride, init
+        self.pool = PolyphasePool(inner, norm) if stride == 2 else None
+        size = kernel_size if isinstance(kernel_size, int) else tuple(kernel_size)
+        spaces = Spaces(space_in, inner, space_out, size, paper_biases)
+        if paths is None:
+            build = increment_paths if increments else member_paths
+            made = build(groups, spaces, free)
+        else:
+            made = _given(paths, groups, spaces)
+        self.paths = nn.ModuleDict(made.paths)  # type: ignore[arg-type]
+        self.subspaces, self.overlapping = made.subspaces, made.overlapping
+        self._vectors = Exact(invariant_vectors(space_out))
+        self.bias = (
+            nn.Parameter(torch.zeros(space_out.channels, self._vectors.shape[0]))
+            if bias and not paper_biases and self._vectors.shape[0]
+            else None
+        )
+        self.reset_parameters()
+
+    @property
+    def strictest(self) -> tuple[str, ...]:
+        """The paths that lie in the most members: no other path lies in all of theirs and more."""
+        return strictest(self.subspaces)
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """The share of each path in a Kaiming layer's initial output, as standard deviations."""
+        first = self.strictest
+        small = SMALL if self.init == "earn" else 1.0
+        raw = {name: 1.0 if name in first else small for name in self.paths}
+        total = math.sqrt(sum(v * v for v in raw.values()))
+        return {name: v / total for name, v in raw.items()}
+
+    @property
+    def initial_precisions(self) -> dict[str, float]:
+        """Prior precisions that go with `init`: 1, and 300 for a path that starts small."""
+        first = self.strictest
+        held = SMALL_PRECISION if self.init == "earn" else 1.0
+        return {name: 1.0 if name in first else held for name in self.paths}
+
+    def reset_parameters(self) -> None:
+        for name, scale in self.scales.items():
+            path = self.paths[name]
+            assert isinstance(path, Path)
+            path.reset_parameters(GAIN * scale)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input(self.space_in, x)
+        check_dtype(self, x)
+        plain = [] if recording() else [p for p in self.paths.values() if is_plain(p)]
+        bias = None if self.bias is None else self._spread(self.bias)
+        # Added before the pooling, a bias would have a say in the choice of the phase.
+        inside = bool(plain) and bias is not None and self.pool is None and _is_constant(bias)
+        inner, outer = self._sums(x, plain, bias.flatten() if inside and bias is not None else None)
+        if self.pool is not None and inner is not None:
+            inner = take_phase(inner, self.pool.choose(inner))
+        terms = [y for y in (inner, outer) if y is not None]
+        y = terms[0] if len(terms) == 1 else terms[0] + terms[1]
+        if bias is not None and not inside:
+            y = y + bias
+            record(self, "bias", x, y)
+        return y
+
+    def _sums(
+        self, x: Tensor, plain: Sequence[nn.Module], bias: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The sums of the paths on the input lattice, and of those straight to the output's.
+
+        Those in `plain` are one convolution, with that `bias`.
+        """
+        sums: list[Tensor | None] = [None, None]
+        for path in self.paths.values():
+            if path in plain:
+                continue
+            assert isinstance(path, Path)
+            place = int(self.stride == 2 and path.space_out.lattice == self.space_out.lattice)
+            before = sums[place]
+            sums[place] = path(x) if before is None else before + path(x)
+        if plain:
+            # After the others, so that its gradient comes first and those of x add up in the layout
+            # of x: elsewhere the next backward pass is slow.
+            y = convolve(x, plain, bias)
+            sums[0] = y if sums[0] is None else accumulate(y, sums[0])
+        return sums[0], sums[1]
+
+    def _spread(self, bias: Tensor) -> Tensor:
+        """The bias (C', n) on the output space, sites broadcast."""
+        vectors = self._vectors.like(bias)
+        spread = bias @ vectors.reshape(len(vectors), -1)
+        return spread.view(-1, *vectors.shape[2:])
+
+    def shared_maps(self) -> Mapping[str, SharedLinearMap]:
+        """That of the bias; the paths have their own."""
+        if self.bias is None:
+            return {}
+        vectors = self._vectors.like(self.bias)
+        return {"bias": InvariantBiasMap("bias", vectors, self.space_out.channels)}
+
+    def strict(self, name: str) -> ResidualPathway:
+        """This layer with only the paths in the subspace of that member; parameters are shared."""
+        name = self.groups.member(name).name
+        kept = [path for path, members in self.subspaces.items() if name in members]
+        if not kept:
+            raise ValueError(f"no path of this layer lies in the subspace of {name}")
+        return self.only(kept)
+
+    def only(self, names: Sequence[str]) -> ResidualPathway:
+        """This layer with only those paths; parameters are shared."""
+        unknown = [n for n in names if n not in self.paths]
+        if unknown or not names:
+            raise ValueError(f"paths of this layer are {', '.join(self.paths)}, got {list(names)}")
+        layer = copy.copy(self)
+        layer._modules = dict(self._modules)
+        layer._parameters = dict(self._parameters)
+        layer.paths = nn.ModuleDict({n: p for n, p in self.paths.items() if n in names})
+        layer.subspaces = {n: m for n, m in self.subspaces.items() if n in names}
+        pairs = (p for p in self.overlapping if p[0] in names and p[1] in names)
+        layer.overlapping = tuple(pairs)
+        return layer
+
+    def extra_repr(self) -> str:
+        text = (
+            f"{self.space_in.shape} -> {self.space_out.shape}, {self.groups}, stride={self.stride}"
+        )
+        if self.overlapping:
+            text += f", overlapping={self.overlapping}"
+        return text
+
+
+def _is_constant(bias: Tensor) -> bool:
+    """Whether it is the same on all sites."""
+    return bias.numel() == len(bias)
+
+
+def _checked(
+    space_in: FeatureSpace, space_out: FeatureSpace, groups: GroupSet, stride: int
+) -> FeatureSpace:
+    """The output space on the input lattice, after all checks."""
+    for name, space in (("space_in", space_in), ("space_out", space_out)):
+        if space.ambient.key != groups.ambient.key:
+            raise ValueError(
+                f"ResidualPathway: {name} carries the ambient symmetry {space.ambient}, the group "
+                f"set has {groups.ambient}; make both spaces with groups.space(...)"
+            )
+    if stride not in (1, 2):
+        raise ValueError(f"ResidualPathway: stride is 1 or 2, got {stride!r}")
+    inner = space_out.with_lattice(space_in.lattice)
+    expected = PolyphasePool(inner).space_out.lattice if stride == 2 else space_in.lattice
+    if space_out.lattice != expected:
+        raise ValueError(
+            f"ResidualPathway: with stride={stride} the lattice {space_in.lattice.shape} becomes "
+            f"{expected.shape}, but space_out has {space_out.lattice.shape}"
+        )
+    return inner
+
+
+def _given(
+    paths: str | Mapping[str, nn.Module | Callable[[FeatureSpace, FeatureSpace], Path]],
+    groups: GroupSet,
+    spaces: Spaces,
+) -> Members:
+    if isinstance(paths, str):
+        found = named_paths(paths, groups, spaces)
+    elif isinstance(paths, Mapping):
+        found = {name: _object(name, path, spaces) for name, path in paths.items()}
+    else:
+        raise TypeError(
+            f"paths is None, a string of names or a mapping of names to paths, got {paths!r}"
+        )
+    if not found:
+        raise ValueError("a layer needs at least one path")
+    return Members(found, {name: members_containing(groups, p) for name, p in found.items()})
+
+
+def _object(
+    name: str, path: nn.Module | Callable[[FeatureSpace, FeatureSpace], Path], spaces: Spaces
+) -> Path:
+    made = path if isinstance(path, nn.Module) else path(spaces.input, spaces.inner)
+    if not isinstance(made, Path) or not isinstance(made, nn.Module):
+        raise TypeError(
+            f"the path {name!r} must be an nn.Module with space_in, space_out, symmetry, "
+            f"shared_maps() and reset_parameters(gain), got {type(made).__name__}"
+        )
+    if made.space_in != spaces.input or made.space_out not in (spaces.inner, spaces.outer):
+        raise ValueError(
+            f"the path {name!r} maps {made.space_in} to {made.space_out}; this layer needs one "
+            f"from {spaces.input} to {spaces.inner}, or straight to {spaces.outer}"
+        )
+    return made

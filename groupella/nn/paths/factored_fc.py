@@ -1,0 +1,109 @@
+"""F-FC: a fully connected path factored between input and output points.
+
+    y(c', p') = Σ_c θ₁(c', c, p') z(c', c),      z(c', c) = Σ_p θ₂(c', c, p) x(c, p)
+
+Over the lattice, p runs over sites and channels × fibre count as channels (the paper's F-FC); over
+the group, p runs over fibre × sites. Each factor is one batched matrix product and one shared
+linear map: θ₂ with a block P → C' for every c, θ₁ with a block C → P' for every c'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from groupella.groups import FeatureSpace, Symmetry, trivial
+from groupella.nn.shared_maps import BiasMap, BlockMap, SharedLinearMap, Sharing, record
+
+from ._block_product import block_major, block_product
+from ._checks import GAIN, check_input, check_spaces
+
+Points = Literal["lattice", "group"]
+
+
+class FactoredFC(nn.Module):
+    """Factors `theta1` (C', C, P') and `theta2` (C', C, P).
+
+    over: the points p, "lattice" (sites) or "group" (fibre × sites)
+    sharing: how the blocks of a factor share curvature, see `groupella.nn.shared_maps.BlockMap`
+    paper_biases: those of the published code, one per output channel c' on every z(c', c) and one
+        per output point p'
+    """
+
+    def __init__(
+        self,
+        space_in: FeatureSpace,
+        space_out: FeatureSpace,
+        *,
+        over: Points = "lattice",
+        sharing: Sharing = "auto",
+        paper_biases: bool = False,
+    ) -> None:
+        super().__init__()
+        check_spaces("FactoredFC", space_in, space_out)
+        self.space_in, self.space_out = space_in, space_out
+        self.symmetry: Symmetry = trivial()
+        self.over, self.sharing = over, sharing
+        c, p = channels_and_points(space_in, over)
+        c_out, p_out = channels_and_points(space_out, over)
+        self.theta1 = nn.Parameter(torch.empty(c_out, c, p_out))
+        self.theta2 = nn.Parameter(torch.empty(c_out, c, p))
+        self.channel_bias = nn.Parameter(torch.zeros(c_out)) if paper_biases else None
+        self.point_bias = nn.Parameter(torch.zeros(p_out)) if paper_biases else None
+        self.reset_parameters()
+
+    def reset_parameters(self, gain: float = GAIN) -> None:
+        """θ₂ keeps the variance, so that a small gain makes the output small and not z."""
+        _, c, p = self.theta2.shape
+        nn.init.normal_(self.theta2, std=p**-0.5)
+        nn.init.normal_(self.theta1, std=gain * c**-0.5)
+        for bias in (self.channel_bias, self.point_bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_input(self.space_in, x)
+        _, c, p = self.theta2.shape
+        a = x.reshape(x.shape[0], c, p)
+        z = block_product(a, self.theta2.permute(1, 2, 0))
+        record(self, "theta2", a, z)
+        z = block_major(z)
+        if self.channel_bias is not None:
+            z = z + self.channel_bias
+            record(self, "channel_bias", a, z)
+        z = z.transpose(1, 2)
+        y = block_product(z, self.theta1)
+        record(self, "theta1", z, y)
+        y = block_major(y)
+        if self.point_bias is not None:
+            y = y + self.point_bias
+            record(self, "point_bias", z, y)
+        return y.reshape(x.shape[0], *self.space_out.shape)
+
+    def shared_maps(self) -> Mapping[str, SharedLinearMap]:
+        c_out, c, p = self.theta2.shape
+        p_out = self.theta1.shape[2]
+        maps: dict[str, SharedLinearMap] = {
+            "theta1": BlockMap("theta1", c_out, c, p_out, axes="bio", sharing=self.sharing),
+            "theta2": BlockMap("theta2", c, p, c_out, axes="obi", sharing=self.sharing),
+        }
+        if self.channel_bias is not None:
+            maps["channel_bias"] = BiasMap("channel_bias", view=(1, c_out), output=(c, c_out))
+        if self.point_bias is not None:
+            maps["point_bias"] = BiasMap("point_bias", view=(1, p_out), output=(c_out, p_out))
+        return maps
+
+    def extra_repr(self) -> str:
+        return f"{self.space_in.shape} -> {self.space_out.shape}, over={self.over!r}"
+
+
+def channels_and_points(space: FeatureSpace, over: Points) -> tuple[int, int]:
+    """(C, P): channels × fibre and sites, or channels and fibre × sites."""
+    if over == "lattice":
+        return space.channels * space.fibre_size, space.lattice.size
+    if over == "group":
+        return space.channels, space.fibre_size * space.lattice.size
+    raise ValueError(f'FactoredFC: over must be "lattice" or "group", got {over!r}')

@@ -1,8 +1,0 @@
-"""Pooling that keeps equivariance: over the lattice, into and out of the fibre."""
-
-from ._fibres import GlobalPool as GlobalPool
-from ._fibres import GroupPool as GroupPool
-from ._fibres import Lift as Lift
-from ._phases import choose_phase as choose_phase
-from ._phases import take_phase as take_phase
-from ._polyphase import PolyphasePool as PolyphasePool

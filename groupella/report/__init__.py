@@ -1,0 +1,21 @@
+"""Reporting: tables, figures and one self-contained HTML page about what was selected."""
+
+from ._content import Content as Content
+from ._content import Example as Example
+from ._content import FilterPicture as FilterPicture
+from ._content import LayerError as LayerError
+from ._content import Outcome as Outcome
+from ._figures import figures as figures
+from ._figures import save_figures as save_figures
+from ._html import page as page
+from ._html import write_report as write_report
+from ._measure import filter_pictures as filter_pictures
+from ._measure import layer_errors as layer_errors
+from ._measure import paired as paired
+from ._tables import errors_table as errors_table
+from ._tables import markdown as markdown
+from ._tables import shares_table as shares_table
+from ._words import meaning as meaning
+from ._words import network_verdict as network_verdict
+from ._words import obeys as obeys
+from ._words import sentence as sentence

@@ -1,0 +1,94 @@
+"""The verdict in words.
+
+A network obeys a symmetry when every layer does: it is the strictest member whose subspace contains
+all live paths of all layers. Layers are counted from 1; where there is room their module's name
+stands beside the number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+
+from groupella.decide import NOT_MEASURED, Selection, verdict, verdict_text
+from groupella.decide import numbered as numbered
+from groupella.decide import shown as shown
+
+MEANINGS = {
+    "trivial": "no symmetry at all",
+    "none": "no symmetry at all",
+    "z2": "shifts",
+    "p2": "shifts and half turns",
+    "p4": "shifts and quarter turns",
+    "p4m": "shifts, quarter turns and reflections",
+    "flips": "shifts and left–right reflection",
+    "flips(0)": "shifts and up–down reflection",
+    "pmm": "shifts and both axial reflections",
+    "cmm": "shifts and both diagonal reflections",
+    "cm": "shifts and one diagonal reflection",
+    "c2": "half turns about the centre, no shifts",
+    "c4": "quarter turns about the centre, no shifts",
+    "d4": "quarter turns and reflections about the centre, no shifts",
+    "mirror": "left–right reflection about the centre, no shifts",
+    "mirror(0)": "up–down reflection about the centre, no shifts",
+}
+
+
+MOST_RUNS = 4  # of layers with one verdict, that a sentence lists
+
+
+def meaning(name: str) -> str:
+    """What a group of the catalogue does, in a few words; its name where that is not known."""
+    return MEANINGS.get(name, name)
+
+
+def network_verdict(selection: Selection) -> str:
+    """What the network as a whole obeys: "p4", "p4 and flips", "none", or "not measured"."""
+    if not selection.is_measured:
+        return NOT_MEASURED
+    subspaces = {(s.layer, p.path): p.members for s in selection.layers for p in s.paths}
+    live = {(s.layer, p.path) for s in selection.layers for p in s.paths if p.alive}
+    named = {f"{layer}\n{path}": members for (layer, path), members in subspaces.items()}
+    return verdict_text(verdict([f"{layer}\n{path}" for layer, path in live], named))
+
+
+def sentence(selection: Selection) -> str:
+    """Such as "The network obeys z2: layers 1 to 3 obey p4, layer 4 obeys z2."."""
+    if not selection.is_measured:
+        return "What the layers obey was not measured."
+    layers = list(enumerate(selection.layers, 1))
+    if len(layers) == 1:
+        return f"The layer {obeys(selection.layers[0].verdict)}."
+    runs = [
+        (name, [number for number, _ in members])
+        for name, members in groupby(layers, key=lambda item: item[1].verdict)
+    ]
+    if len(runs) == 1:
+        name = runs[0][0]
+        return (
+            "No layer obeys any of the groups." if name == "none" else f"Every layer obeys {name}."
+        )
+    parts = [f"{_which(numbers)} {obeys(name, len(numbers))}" for name, numbers in runs]
+    if len(runs) > MOST_RUNS:
+        counts = Counter(layer.verdict for layer in selection.layers)
+        parts = [f"{_how_many(count)} {obeys(name, count)}" for name, count in counts.items()]
+    return f"The network {obeys(network_verdict(selection))}: {', '.join(parts)}."
+
+
+def _which(numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"layer {numbers[0]}"
+    joint = " and " if len(numbers) == 2 else " to "
+    return f"layers {numbers[0]}{joint}{numbers[-1]}"
+
+
+def _how_many(count: int) -> str:
+    return "one layer" if count == 1 else f"{count} layers"
+
+
+def obeys(verdict: str, count: int = 1) -> str:
+    """Verb and verdict for that many layers or networks: "obeys p4", "obey nothing"."""
+    verb = "obeys" if count == 1 else "obey"
+    if verdict == NOT_MEASURED:
+        return f"{verb} what was not measured"
+    return f"{verb} nothing" if verdict == "none" else f"{verb} {verdict}"

@@ -1,0 +1,119 @@
+"""How many epochs fit into a time, measured before training.
+
+Training needs to know its length beforehand, since the learning rate falls to zero at its end. A
+run of E epochs takes
+
+    E · epoch + (U + 1) · update
+
+where `epoch` is a pass over the training images with steps and one over the test images without,
+U the number of updates of the precisions, and `update` the curvature, a pass for the fit, and the
+steps; one more is made after training. Passes are timed on as many batches as take a small part of
+the budget, so that a machine that is faster in its first seconds than later does not promise too
+much; updates on as many data as curvature is taken on, the second time, since the first costs more.
+What was spent on measuring is no longer there.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING
+
+from .jobs import Job
+from .record import RunError
+from ._training import train
+
+if TYPE_CHECKING:
+    from groupella.data import ImageData
+    from groupella.training import Fit, Settings
+
+MEASURED = 0.004  # of the budget, for one epoch of a trial
+SPARE = 0.12  # of the budget, for loading, checkpoints, the report, and other work on the machine
+
+
+@dataclass(frozen=True)
+class Cost:
+    """In seconds."""
+
+    epoch: float
+    update: float = 0.0
+
+    def of(self, epochs: int, settings: Settings) -> float:
+        """Of training for so many epochs."""
+        if not settings.learns_precisions:
+            return epochs * self.epoch
+        counted = replace(settings, epochs=max(epochs, 1))
+        updates = sum(counted.updates_after(epoch) for epoch in range(epochs))
+        return epochs * self.epoch + (updates + 1) * self.update
+
+
+def with_budget(job: Job, budget: float, data_dir: str | None = None) -> Job:
+    """The job with as many epochs as fit into `budget` seconds; where too few do, an error."""
+    data = job.load(data_dir)
+    settings = job.settings()
+    started = time.perf_counter()
+    cost = measure(job, data, MEASURED * budget)
+    spent = time.perf_counter() - started
+    free = (1 - SPARE) * budget - spent
+    most = max(int(free / cost.epoch), 0)
+    epochs = bisect_right(range(1, most + 1), free, key=lambda e: cost.of(e, settings))
+    least = settings.burn_in + 2 if settings.learns_precisions else 1
+    if epochs < least:
+        why = f"evidence needs {least} (a burn-in of {settings.burn_in}, then two updates)"
+        raise RunError(
+            f"{_text(budget)} is too short: an epoch takes about "
+            f"{_text(cost.of(least, settings) / least)}, and "
+            f"{why if least > 1 else 'one is the least'}. Give about "
+            f"{_text((cost.of(least, settings) + spent) / (1 - SPARE - 0.05))}, fewer data, or the "
+            f"number of epochs"
+        )
+    return job.for_epochs(epochs)
+
+
+def measure(job: Job, data: ImageData, seconds: float) -> Cost:
+    """What an epoch and an update of the job cost; an epoch of the trial takes about `seconds`."""
+    from groupella.evidence import data_fit
+    from groupella.evidence.likelihoods import Categorical
+
+    settings = job.settings()
+    n, size = len(data.train_y), settings.batch_size
+
+    def trial(count: int, chosen: Settings) -> Fit:
+        few = replace(data, train_x=data.train_x[:count], train_y=data.train_y[:count])
+        return train(job, job.network(few), few, chosen, progress=False)
+
+    alone = replace(settings, epochs=2, method="map", prune_from=None, patience=None)
+    count = min(3 * size, n)
+    done = trial(count, alone)
+    while (plain := max(done.history[-1].seconds, 1e-6)) < seconds and count < n:
+        more = min(max(1.25 * seconds / plain, 2), 8)
+        count = min(size * ceil(more * count / size), n)
+        done = trial(count, alone)
+    step = plain / count
+
+    started = time.perf_counter()
+    few = (data.train_x[:count], data.train_y[:count])
+    data_fit(done.network, Categorical(), few, batch_size=settings.curvature_batch)
+    forward = (time.perf_counter() - started) / count
+    epoch = step * n + forward * len(data.test_y)
+    if not settings.learns_precisions:
+        return Cost(epoch)
+
+    part = min(max(settings.curvature_subset or count, size), n)
+    twice = replace(settings, epochs=4, burn_in=2, update_every=2, prune_from=None, patience=None)
+    times = trial(part, twice).history.column("seconds")
+    fitted = step if settings.method == "linearised" else forward  # which takes a gradient
+    rest = max(times[3] - min(times[0], times[2]) - fitted * part, 0.0)
+    if settings.curvature_subset is None:
+        rest *= n / part
+    return Cost(epoch, rest + fitted * n)
+
+
+def _text(seconds: float) -> str:
+    """As it can be typed: 40s, 5m, 1h30m; rounded up."""
+    if seconds < 90:
+        return f"{seconds:.2g}s" if seconds < 10 else f"{ceil(seconds)}s"
+    minutes = ceil(seconds / 60)
+    return f"{minutes}m" if minutes < 90 else f"{minutes // 60}h{minutes % 60:02d}m"

@@ -1,0 +1,186 @@
+"""A run and its directory.
+
+| file                         | what                                            |
+| ---------------------------- | ----------------------------------------------- |
+| `settings.json`              | the job, its seed, and the versions that ran it |
+| `history.json`               | metrics of every epoch                          |
+| `last.`, `best.safetensors`  | checkpoints                                     |
+| `selection.json`             | what each layer obeys, with all numbers         |
+| `report.json`, `report.html` | the report's content, and the report            |
+| `figures/`                   | its figures as PNG and SVG                      |
+
+A run whose report.json is there is finished and is not run again; one that was interrupted goes on
+from its last checkpoint. A directory that holds another job is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .jobs import Job
+from .record import SETTINGS, Record, RunError, versions
+from ._training import train
+
+if TYPE_CHECKING:
+    from groupella.decide import Selection
+    from groupella.data import ImageData
+    from groupella.report import Content, Example
+    from groupella.training import EpochRecord, Fit
+
+SELECTION, CONTENT, REPORT = "selection.json", "report.json", "report.html"
+EXAMPLES = 10
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished run. `fit` is None where it was found finished."""
+
+    job: Job
+    directory: Path
+    content: Content
+    fit: Fit | None = None
+
+    @property
+    def report(self) -> Path:
+        return self.directory / REPORT
+
+
+def run(
+    job: Job,
+    directory: str | Path,
+    *,
+    budget: float | None = None,
+    data_dir: str | None = None,
+    progress: bool = True,
+    on_epoch: Callable[[EpochRecord], None] | None = None,
+) -> Done:
+    """Do the job, or what is left of it, and write its directory.
+
+    budget: in seconds, where the job's epochs came from one; it is only noted.
+    """
+    from groupella.report import layer_errors
+    from groupella.training import CheckpointError, InUseError
+
+    directory = Path(directory)
+    if finished(directory, job):
+        return load(directory)
+    data = job.load(data_dir, progress)
+    network = job.network(data)
+    before = layer_errors(network, seed=job.seed)
+    Record.of(job, budget).save(directory)
+    try:
+        result = train(
+            job,
+            network,
+            data,
+            job.settings(),
+            validation=(data.test_x, data.test_y) if len(data.test_y) else None,
+            directory=directory,
+            progress=progress,
+            on_epoch=None if on_epoch is None else lambda record, _: on_epoch(record),
+        )
+    except (CheckpointError, InUseError) as error:
+        raise RunError(str(error)) from error
+    content = describe(job, data, result, before)
+    write(directory, content)
+    return Done(job, directory, content, result)
+
+
+def describe(
+    job: Job, data: ImageData, result: Fit, before: Mapping[tuple[str, str], float]
+) -> Content:
+    """What the report says of a finished fit."""
+    from groupella.report import (
+        Content,
+        Outcome,
+        filter_pictures,
+        layer_errors,
+        meaning,
+        paired,
+    )
+        
+    last = result.history[-1]
+    job_settings = {k: v for k, v in job.as_dict().items() if k not in ("title", "training")}
+    return Content(
+        title=job.title,
+        data=f"{data.name}, {len(data.classes)} classes",
+        groups={m.name: meaning(m.name) for m in job.group_set()},
+        selection=_selection(job, result, len(data.train_y)),
+        history=result.history,
+        errors=paired(before, layer_errors(result.network, seed=job.seed), result.network),
+        filters=filter_pictures(result.network),
+        examples=_examples(data),
+        outcome=Outcome(last.validation_accuracy, last.validation_nll, len(data.test_y)),
+        settings={**job_settings, **result.settings.as_dict(), "seed": job.seed},
+        versions=versions(),
+        expected=_known(data),
+        remarks=data.remarks,
+    )
+
+
+def _selection(job: Job, result: Fit, n_data: int) -> Selection:
+    """What each layer obeys; of a MAP run whose curvature is too large, nothing."""
+    from groupella.decide import Selection
+    from groupella.training import CurvatureTooLargeError
+
+    try:
+        return result.selection(rule="evidence", nats=job.nats, nats_per_parameter=0.0)
+    except CurvatureTooLargeError:
+        return Selection.unmeasured(result.network, n_data, "evidence", job.nats)
+
+
+def write(directory: Path, content: Content) -> None:
+    """Everything that is drawn; report.json comes last, since it says that the run is finished."""
+    from groupella.report import save_figures, write_report
+
+    content.selection.save(directory / SELECTION)
+    save_figures(content, directory / "figures")
+    write_report(content, directory / REPORT)
+    content.save(directory / CONTENT)
+
+
+def finished(directory: Path, job: Job) -> bool:
+    """Whether the job is done there; another job there is an error."""
+    if directory.is_file():
+        raise RunError(f"{directory} is a file; a run needs a directory. Choose another place")
+    if not (directory / SETTINGS).exists():
+        if (directory / "last.safetensors").exists():
+            raise RunError(f"{directory} holds a run without its {SETTINGS}; choose another place")
+        return False
+    Record.load(directory).require(job, directory)
+    return (directory / CONTENT).exists()
+
+
+def load(directory: str | Path) -> Done:
+    """A finished run."""
+    from groupella.report import Content
+
+    directory = Path(directory)
+    job = Record.load(directory).job
+    if not (directory / CONTENT).exists():
+        raise RunError(f"{directory} is not finished; run the same command again to go on")
+    try:
+        return Done(job, directory, Content.load(directory / CONTENT))
+    except ValueError as error:
+        raise RunError(str(error)) from error
+
+
+def _examples(data: ImageData) -> tuple[Example, ...]:
+    """One training image of each of the first classes."""
+    from groupella.report import Example
+
+    found: list[Example] = []
+    for label, name in enumerate(data.classes):
+        where = (data.train_y == label).nonzero().flatten()
+        if len(where) and len(found) < EXAMPLES:
+            pixels = data.pixels(data.train_x[where[0]]).clamp(0, 1).double()
+            picture = pixels[0] if len(pixels) != 3 else pixels.permute(1, 2, 0)
+            found.append(Example(str(name), picture.numpy()))
+    return tuple(found)
+
+
+def _known(data: ImageData) -> str | None:
+    return "none" if data.obeys == "trivial" else data.obeys

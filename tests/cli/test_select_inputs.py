@@ -1,0 +1,142 @@
+"""`groupella select` and `sweep` with a person's own groups, paths, images, and time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from groupella.cli.app import app
+from groupella.report import Content
+from groupella.runs.jobs import Job
+from groupella.runs.record import Record
+from groupella.runs.run import load
+
+MINE = """
+import numpy as np
+from groupella.groups import Symmetry, z2
+
+sites = np.arange(16).reshape(4, 4)
+turned_over = Symmetry.from_generators("turned over", (4, 4), [sites.T.argsort(axis=None)])
+
+def make():
+    return [turned_over]
+
+GROUPS = [z2(), turned_over]
+"""
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """An .npz with 50 grey images in two classes, of which a fifth is kept for testing."""
+    rng = np.random.default_rng(0)
+    file = tmp_path / "my_images.npz"
+    names = np.array(["dark", "light"])
+    labels = np.arange(50) % 2
+    pixels = rng.integers(0, 100, (50, 4, 4)) + 100 * labels[:, None, None]
+    np.savez(file, images=pixels.astype(np.uint8), labels=names[labels])
+    return file
+
+
+def invoke(command: str, *arguments: object) -> Any:
+    words = [command, *map(str, arguments), "--alpha", "1", "--json"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def select(out: Path, *arguments: object) -> tuple[dict[str, Any], Content]:
+    found = invoke("select", *arguments, "--out", out)
+    assert Path(found["report"]) == out / "report.html"
+    return found, load(out).content
+
+
+def paths_of(content: Content) -> list[set[str]]:
+    return [{p.path for p in layer.paths} for layer in content.selection.layers]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("GROUPS", {"trivial", "z2", "turned over"}), ("make", {"trivial", "turned over"})],
+)
+def test_groups_of_a_file_on_images_of_an_npz(
+    tmp_path: Path, images: Path, name: str, wanted: set[str]
+) -> None:
+    (tmp_path / "my_groups.py").write_text(MINE)
+    groups = f"{tmp_path / 'my_groups.py'}:{name}"
+    found, content = select(tmp_path / "run", "--groups", groups, "--data", images, "--epochs", 1)
+    assert found["epochs"] == 1
+    assert content.selection.n_data == 40
+    assert content.outcome.n == 10
+    assert set(content.groups) == wanted
+    # A path for what obeys both z2 and the other, of which neither contains the other.
+    both = {"z2&turned over"} if "z2" in wanted else set()
+    assert all(paths == wanted | both for paths in paths_of(content))
+    assert {e.label for e in content.examples} == {"dark", "light"}
+
+
+def test_paths_that_are_named(tmp_path: Path, images: Path) -> None:
+    _, content = select(
+        tmp_path / "run",
+        *("--groups", "z2", "--paths", "F-FC+CONV", "--data", images, "--epochs", 1),
+    )
+    assert paths_of(content)
+    assert all(paths == {"F-FC", "CONV"} for paths in paths_of(content))
+
+
+def test_a_folder_of_images(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 6), ("test", 2)):
+        for colour in ("blue", "green", "red"):
+            folder = tmp_path / "photos" / split / colour
+            folder.mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 256, (8, 9, 3)).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / f"{number}.png")
+    found, content = select(
+        tmp_path / "run",
+        *("--groups", "z2", "--data", tmp_path / "photos", "--size", 4, "--epochs", 1),
+    )
+    assert content.selection.n_data == 18
+    assert content.outcome.n == 6
+    assert {e.label for e in content.examples} == {"blue", "green", "red"}
+    assert {e.pixels.shape for e in content.examples} == {(4, 4, 3)}
+    assert found["accuracy"] == content.outcome.accuracy
+
+
+def test_a_budget_is_measured_once_and_kept(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many epochs fit into it is the affair of `test_budget.py`."""
+    measured = []
+
+    def fitting(job: Job, budget: float, *_: object) -> Job:
+        measured.append(budget)
+        return job.for_epochs(2)
+
+    monkeypatch.setattr("groupella.runs.budget.with_budget", fitting)
+    arguments = ("--groups", "z2", "--data", images, "--budget", "1m30s")
+    found, content = select(tmp_path / "run", *arguments)
+    assert found["epochs"] == len(content.history) == 2
+    assert Record.load(tmp_path / "run").budget == 90
+    assert select(tmp_path / "run", *arguments)[0] == found
+    assert measured == [90]
+
+
+def test_a_sweep_over_paths(tmp_path: Path, images: Path) -> None:
+    found = invoke(
+        *("sweep", "--data", images, "--groups", "z2", "--epochs", 1, "--out", tmp_path / "sweep"),
+        *("--paths", "F-FC+CONV", "--paths", "CONV"),
+    )
+    assert [set(row["shares"]) for row in found] == [{"F-FC", "CONV"}, {"CONV"}]
+    assert [row["row"] for row in found] == [
+        f"{images} F-FC+CONV seed 0",
+        f"{images} CONV seed 0",
+    ]
+    runs = [d for d in (tmp_path / "sweep").iterdir() if d.is_dir()]
+    assert {load(d).job.paths for d in runs} == {"F-FC+CONV", "CONV"}

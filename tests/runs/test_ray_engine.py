@@ -1,0 +1,176 @@
+"""``groupella sweep --engine ray`` finds what the local engine finds, through a real Ray here.
+
+Ray runs in processes apart from the tests': it leaves threads and handlers behind.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from groupella.cli.app import app
+from groupella.runs import ray as _ray
+from groupella.runs.engines import Task
+from groupella.runs.jobs import Job
+
+SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--alpha", "1"]
+SWEEP += ["--train-size", "40", "--epochs", "30", "--json"]
+FIRST, SECOND = "digits-z2-seed-0", "digits-z2-seed-1"
+PATIENCE = 240
+CLUSTER = """
+import sys, ray
+info = ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR",
+                object_store_memory=100 * 2**20, _node_ip_address="127.0.0.1")
+print(info.address_info["address"], flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
+with_ray = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray"
+)
+
+
+def start(*command: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *command],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Workers of Ray are nice by 15, so that on a busy machine they would hardly run.
+        env={**os.environ, "RAY_ADDRESS": "", "RAY_worker_niceness": "0", **environment},
+    )
+
+
+def sweep(place: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
+    options = ("--out", str(place), "--engine", "ray", *more)
+    return start("-m", "groupella.cli", *SWEEP, *options, **environment)
+
+
+def without_times(text: str) -> Any:
+    found = json.loads(text.splitlines()[-1])
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
+
+
+@pytest.fixture
+def cluster() -> Iterator[dict[str, str]]:
+    """A Ray cluster of one core, as the environment of those who may join it."""
+    key = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    process = start("-c", CLUSTER, **key)
+    assert process.stdout is not None
+    yield {**key, "RAY_ADDRESS": process.stdout.readline().strip()}
+    process.communicate(timeout=PATIENCE)
+
+
+@with_ray
+def test_ray_finds_what_the_local_engine_finds(tmp_path: Path, cluster: dict[str, str]) -> None:
+    local = CliRunner().invoke(app, [*SWEEP, "--out", str(tmp_path / "local")])
+    assert local.exit_code == 0, local.output
+    place = tmp_path / "ray"
+    shutil.copytree(tmp_path / "local" / FIRST, place / FIRST)
+    finished = (place / FIRST / "report.html").stat().st_mtime_ns
+
+    process = sweep(place, "--jobs", "1")
+    history = place / SECOND / "history.json"
+    end = time.monotonic() + PATIENCE
+    while not history.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 143, err
+    assert err.splitlines()[-1] == f"interrupted; saved in {place}. The same command goes on."
+    assert not (place / SECOND / "report.json").exists()
+    assert len(json.loads(history.read_text())) >= 1
+
+    process = sweep(place, **cluster)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert without_times(out) == without_times(local.stdout)
+    assert (place / FIRST / "report.html").stat().st_mtime_ns == finished
+
+
+@with_ray
+def test_own_files_are_named_from_where_the_sweep_was_started(
+    tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cluster was started elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    images = np.random.default_rng(0).random((20, 4, 4))
+    np.savez("mine.npz", images=images, labels=np.arange(20) % 2)
+    Path("my_groups.py").write_text("from groupella.groups import z2\nGROUPS = [z2()]\n")
+    own = ["--data", "mine.npz", "--groups", "my_groups.py:GROUPS", "--alpha", "1"]
+    more = ["--epochs", "1", "--engine", "ray", "--out", "out", "--json"]
+    process = start("-m", "groupella.cli", "sweep", *own, *more, **cluster)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    assert [row["row"] for row in json.loads(out)] == ["mine.npz my_groups.py:GROUPS seed 0"]
+    assert [run.parent for run in Path("out").glob("*/report.html")] == [
+        Path("out/mine-npz-my-groups-py-GROUPS-seed-0")
+    ]
+
+
+def test_work_begins_where_its_relative_names_are_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(_ray, "attempt", lambda _: {"message": os.getcwd()})
+    task = Task(Job(title="", data="mine.npz", groups="z2"), tmp_path)
+    assert _ray.attempt_from(str(tmp_path), task) == {"message": str(tmp_path)}
+    failure = _ray.attempt_from(str(tmp_path / "nowhere"), task)
+    assert failure is not None
+    assert "does not see" in failure["message"]
+    assert "mine.npz" in failure["message"]
+    # What is not named from there does not need it.
+    for data in ("mnist:rotated", "/shared/mine.npz"):
+        task = Task(Job(title="", data=data, groups="z2"), tmp_path)
+        assert _ray.attempt_from("/nowhere", task) == {"message": str(tmp_path)}
+
+
+@with_ray
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    arguments = [*SWEEP, "--engine", "ray", "--address", "127.0.0.1:1", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith("groupella sweep: nothing answers at 127.0.0.1:1")
+
+
+def test_without_ray_the_extra_is_named_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    place = tmp_path / "out"
+    result = CliRunner().invoke(app, [*SWEEP, "--engine", "ray", "--out", str(place)])
+    assert result.exit_code == 2
+    assert result.output == (
+        "groupella sweep: --engine ray needs Ray: pip install groupella[ray]\n"
+    )
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engine", "slurm"], "no engine 'slurm'; there are local, ray"),
+        (["--address", "auto"], "add --engine ray"),
+    ],
+)
+def test_other_engines_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, [*SWEEP, *arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 2
+    assert message in result.output
