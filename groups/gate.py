@@ -1,16 +1,17 @@
 """The gate to escnn: the only module that imports it.
 
-escnn supplies the catalogue of groups and representations. Five of its habits would trouble our
-users, and all five are dealt with here, once:
+escnn supplies the catalogue of groups and representations. It is not a dependency of the package,
+because it requires py3nj, which needs a Fortran compiler to build and which escnn works without.
+Where escnn is missing, the gate says what to type. Five of its habits are handled here, once:
 
-* Its dependency ``lie_learn`` is compiled for numpy 1. Where it cannot be imported, our own
-  ``_wigner`` takes the place of the one function that escnn wants from it.
-* It hands ``np.matrix`` to scikit-learn's ``randomized_svd``, which scikit-learn has refused since
-  1.2. escnn is kept off that function and takes scipy's exact SVD instead.
-* It warns at import that ``py3nj`` is missing, although it only speeds up SO(3).
+* Its dependency ``lie_learn`` is compiled for numpy 1. Where that cannot be imported, our own
+  ``_wigner`` replaces the one function that escnn uses from it.
+* It passes ``np.matrix`` to scikit-learn's ``randomized_svd``, which scikit-learn has rejected
+  since 1.2. escnn is kept from using that function and falls back on scipy's exact SVD.
+* It warns at import that ``py3nj`` is missing, although that only makes SO(3) slower.
 * It writes ``joblib`` caches into its own package directory. They go to the user's cache directory.
-* Where a result is not in that cache it may send standard output to a file that it never closes,
-  which is a ``ResourceWarning``. It gets a stream that needs no closing.
+* When a result is not cached, it may redirect standard output to a file that it never closes, which
+  is a ``ResourceWarning``. It gets a stream that needs no closing.
 
 The import takes about a second on top of torch, so it happens on first use: call ``load_group()``
 and its siblings inside functions, never at module level.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import importlib.util
 import io
 import sys
 import threading
@@ -32,27 +34,35 @@ from typing import Any
 
 _lock = threading.RLock()
 
+MISSING = "groupella needs escnn, which is not installed: pip install --no-deps escnn"
+
 _EXTMATH = "sklearn.utils.extmath"
 _WIGNER = "lie_learn.representations.SO3.wigner_d"
 
 
 def load_group() -> types.ModuleType:
-    """``escnn.group``: groups, their elements and representations."""
+    """Return ``escnn.group``: groups, their elements and representations.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If escnn is not installed; the message says how to install it.
+    """
     return _load("group")
 
 
 def load_gspaces() -> types.ModuleType:
-    """``escnn.gspaces``: groups acting on R² and R³."""
+    """Return ``escnn.gspaces``: groups acting on R² and R³."""
     return _load("gspaces")
 
 
 def load_nn() -> types.ModuleType:
-    """``escnn.nn``: field types, geometric tensors and modules (imports ``torch.nn``)."""
+    """Return ``escnn.nn``: field types, geometric tensors and modules (imports ``torch.nn``)."""
     return _load("nn")
 
 
 def cache_directory() -> Path | None:
-    """Where escnn's results are kept between runs; ``None`` where no such place can be written."""
+    """Return the directory of escnn's cached results; ``None`` if it cannot be written."""
     import platformdirs
 
     path = Path(platformdirs.user_cache_dir("groupella", appauthor=False)) / "escnn"
@@ -71,9 +81,11 @@ def _load(name: str) -> types.ModuleType:
 
 @functools.cache
 def _import_escnn() -> None:
-    if "escnn" in sys.modules:
+    if sys.modules.get("escnn") is not None:
         _mend_imported()
         return
+    if importlib.util.find_spec("escnn") is None:
+        raise ModuleNotFoundError(MISSING, name="escnn")
     with (
         warnings.catch_warnings(),
         _without_module(_EXTMATH),
@@ -83,14 +95,14 @@ def _import_escnn() -> None:
         warnings.filterwarnings("ignore", message=".*py3nj")
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", SyntaxWarning)
-        # escnn's own __init__ hides an ImportError of its parts: ask for each, so that it shows.
+        # escnn's own __init__ hides an ImportError of its parts: import each, so that it shows.
         for part in ("group", "kernels", "gspaces", "nn"):
             importlib.import_module(f"escnn.{part}")
     _numerical()["open"] = _nowhere
 
 
 def _mend_imported() -> None:
-    """Apply what can still be applied when the user imported escnn before us."""
+    """Apply the fixes that still work after the user imported escnn."""
     import joblib
 
     _numerical().update(randomized_svd=None, open=_nowhere)
@@ -113,7 +125,7 @@ def _nowhere(*_: object) -> io.StringIO:
 
 @contextlib.contextmanager
 def _without_module(name: str) -> Iterator[None]:
-    """Make ``import name`` fail with ImportError for a while."""
+    """Make ``import name`` fail with ImportError inside the context."""
     missing = object()
     before: Any = sys.modules.get(name, missing)
     sys.modules[name] = None  # type: ignore[assignment]
@@ -127,26 +139,26 @@ def _without_module(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _lie_learn() -> Iterator[None]:
-    """Let ``lie_learn`` be imported, or a stand-in where it is absent or does not load."""
+    """Import ``lie_learn``, or a replacement where it is missing or does not load."""
     try:
-        # numpy 2 prints a page to stderr when it meets a module compiled for numpy 1.
+        # numpy 2 prints a long message to stderr for a module compiled for numpy 1.
         with contextlib.redirect_stderr(io.StringIO()):
             importlib.import_module(_WIGNER)
     except Exception:
         before = {k: v for k, v in sys.modules.items() if k.split(".")[0] == "lie_learn"}
-        stand_in = _stand_in()
-        sys.modules.update(stand_in)
+        replacement = _replacement()
+        sys.modules.update(replacement)
         try:
             yield
         finally:
-            for name in stand_in:
+            for name in replacement:
                 del sys.modules[name]
             sys.modules.update(before)
     else:
         yield
 
 
-def _stand_in() -> dict[str, types.ModuleType]:
+def _replacement() -> dict[str, types.ModuleType]:
     from ._wigner import wigner_D_matrix
 
     parts = _WIGNER.split(".")
@@ -158,7 +170,7 @@ def _stand_in() -> dict[str, types.ModuleType]:
 
 @contextlib.contextmanager
 def _joblib_in(directory: Path | None) -> Iterator[None]:
-    """Send every ``joblib.Memory`` made meanwhile to ``directory``, silently."""
+    """Create every ``joblib.Memory`` in ``directory``, and silent, inside the context."""
     import joblib
 
     original = joblib.Memory

@@ -1,14 +1,15 @@
-"""``groupella doctor``: is this installation sound?"""
+"""``groupella doctor``: check the installation."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 EXAMPLES = """
-Check this installation: versions, hardware, and an equivariance self-check.
+Check the installation: packages, hardware, and an equivariance test.
 
 Examples:
 
@@ -16,13 +17,13 @@ Examples:
 
   groupella doctor --json
 
-The exit code is 1 when something is not sound.
+The exit code is 1 if a check fails; the command that repairs it is printed.
 """
 
 
 def doctor(
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was found as JSON, and nothing else.")
+        bool, typer.Option("--json", help="Print the findings as JSON and nothing else.")
     ] = False,
 ) -> None:
     from ._installation import examine
@@ -33,14 +34,16 @@ def doctor(
         if not as_json:
             mark = "ok" if finding.ok else "FAILED"
             typer.echo(f"{mark:>6}  {finding.name:<13} {finding.text}")
-    failed = [finding.name for finding in findings if not finding.ok]
+    failed = [finding for finding in findings if not finding.ok]
     if as_json:
-        found = [{"name": f.name, "ok": f.ok, "text": f.text} for f in findings]
-        typer.echo(json.dumps({"sound": not failed, "findings": found}))
+        typer.echo(json.dumps({"sound": not failed, "findings": [asdict(f) for f in findings]}))
     elif failed:
-        typer.echo(f"Not sound: {', '.join(failed)}.", err=True)
+        typer.echo(f"Failed: {', '.join(finding.name for finding in failed)}.", err=True)
+        for finding in failed:
+            if finding.remedy:
+                typer.echo(f"To repair: {finding.remedy}", err=True)
     else:
-        typer.echo("All is well.")
+        typer.echo("All checks passed.")
     if failed:
         raise typer.Exit(1)
 

@@ -1,11 +1,11 @@
-"""Is this installation sound? Versions, hardware, and one equivariance check from end to end.
+"""Check the installation: packages, hardware, and one equivariance test from end to end.
 
-The check takes a p4 convolution Φ of escnn on a torus (circular padding), a random feature map x
+The test takes a p4 convolution Φ of escnn on a torus (circular padding) and a random feature map x
 with a regular fibre, and compares Φ(g·x) with g·Φ(x) for a quarter turn and for a shift:
 
     (g·x)(f, s) = Σ_f′ ρ(g)[f, f′] x(f′, g⁻¹s).
 
-A wrong numpy, a half-installed escnn or a broken torch shows up here in a second or two.
+An incompatible numpy, an incomplete escnn or a broken torch shows up here in a second or two.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,24 +28,32 @@ TOLERANCE = 1e-4  # float32; a sound convolution is at about 1e-6, a broken one 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; ``ok=False`` means that groupella will not work."""
+    """One line of the report.
+
+    ok: False if groupella does not work because of it
+    remedy: the command that repairs it, where there is one
+    """
 
     name: str
     text: str
     ok: bool = True
+    remedy: str = ""
 
 
 def examine() -> Iterator[Finding]:
-    """Look at the installation, one finding at a time; never raises."""
+    """Examine the installation, one finding at a time; never raises."""
     yield Finding("groupella", __version__)
     yield Finding("Python", f"{platform.python_version()} on {platform.platform(terse=True)}")
+    yield _dependencies()
     for name in ("numpy", "scipy", "torch"):
         yield _finding(name, functools.partial(_version, name))
     yield _finding("threads", _threads)
     yield _finding("CUDA", _cuda)
-    yield _finding("escnn", _escnn)
+    escnn = _finding("escnn", _escnn)
+    yield escnn
     yield Finding("py3nj", _py3nj())
-    yield _finding("equivariance", _equivariance)
+    if escnn.ok:
+        yield _finding("equivariance", _equivariance)
 
 
 def _finding(name: str, look: Callable[[], str]) -> Finding:
@@ -52,7 +61,30 @@ def _finding(name: str, look: Callable[[], str]) -> Finding:
         return Finding(name, look())
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, ModuleNotFoundError) and error.name == "escnn":
+            return Finding(name, reason, ok=False, remedy="pip install --no-deps escnn")
         return Finding(name, f"{type(error).__name__}: {reason}", ok=False)
+
+
+def _dependencies() -> Finding:
+    """The packages that groupella requires, except those of its extras."""
+    lines = importlib.metadata.requires("groupella") or []
+    names = [re.split(r"[^\w.-]", line)[0] for line in lines if "extra ==" not in line]
+    missing = [name for name in names if not _installed(name)]
+    if not missing:
+        return Finding("dependencies", f"all {len(names)} installed")
+    listed = " ".join(missing)
+    return Finding(
+        "dependencies", f"not installed: {listed}", ok=False, remedy=f"pip install {listed}"
+    )
+
+
+def _installed(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _version(name: str) -> str:
@@ -77,14 +109,14 @@ def _escnn() -> str:
     from groupella.groups.gate import cache_directory, load_group
 
     load_group()
-    where = cache_directory() or "nowhere: the user's cache directory cannot be written"
-    return f"{importlib.metadata.version('escnn')} (its cache: {where})"
+    where = cache_directory() or "none, the user's cache directory is not writable"
+    return f"{importlib.metadata.version('escnn')} (cache: {where})"
 
 
 def _py3nj() -> str:
     if importlib.util.find_spec("py3nj") is not None:
         return "installed"
-    return "not installed; only SO(3) and O(3) are slower without it, nothing here needs it"
+    return "not installed, and not needed (it makes SO(3) and O(3) faster)"
 
 
 def _equivariance() -> str:
@@ -100,7 +132,7 @@ def _equivariance() -> str:
 
 
 def p4_convolution_error(seed: int = 0) -> float:
-    """Largest relative error of Φ(g·x) = g·Φ(x) over a quarter turn and a shift."""
+    """Return the largest relative error of Φ(g·x) = g·Φ(x) over a quarter turn and a shift."""
     import torch
 
     from groupella.groups.gate import load_gspaces, load_nn

@@ -66,4 +66,10 @@ def _groupella(
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        if error.name != "escnn":
+            raise
+        typer.echo(error, err=True)
+        raise SystemExit(1) from None

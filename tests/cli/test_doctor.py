@@ -19,7 +19,16 @@ from groupella.cli.app import app
 def test_a_sound_installation_passes_and_everything_asked_for_is_named() -> None:
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 0, result.output
-    for name in ("Python", "torch", "escnn", "threads", "CUDA", "py3nj", "equivariance"):
+    for name in (
+        "Python",
+        "dependencies",
+        "torch",
+        "escnn",
+        "threads",
+        "CUDA",
+        "py3nj",
+        "equivariance",
+    ):
         assert f"ok  {name}" in result.output
     assert "FAILED" not in result.output
 
@@ -32,7 +41,7 @@ def test_a_broken_convolution_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 1
     assert "FAILED  equivariance" in result.output
-    assert "Not sound: equivariance." in result.output
+    assert "Failed: equivariance." in result.output
     result = CliRunner().invoke(app, ["doctor", "--json"])
     assert result.exit_code == 1
     found = json.loads(result.stdout)

@@ -1,9 +1,8 @@
-"""The wheel and the sdist hold everything, and work where only they are installed."""
+"""The wheel and the sdist are complete, and the wheel works on its own."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -15,25 +14,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
 PACKAGES = ("groupella", "groups", "bases", "experiments")
 IN_THE_REPOSITORY_ONLY = {".gitattributes", ".mailmap"}
-
-
-def files_of_the_tree() -> list[Path]:
-    """What belongs to the project: what git knows or would take; in an sdist, all there is."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    git = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if git.returncode == 0 and (ROOT / ".git").exists():
-        paths = [Path(name) for name in git.stdout.split("\0") if name]
-    else:
-        made = {"__pycache__", "groupella.egg-info", "build", ".pytest_cache", ".hypothesis"}
-        paths = [
-            path.relative_to(ROOT)
-            for path in ROOT.rglob("*")
-            if path.is_file() and not made & set(path.parts) and ".venv" not in str(path)
-        ]
-    return [path for path in paths if (ROOT / path).is_file()]
 
 
 def build(kind: str, tree: Path, out: Path) -> Path:
@@ -56,13 +39,10 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(source_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("distributions")
-    files = files_of_the_tree()
-    for path in files:
-        (folder / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / path, folder / "tree" / path)
-    sdist = build("sdist", folder / "tree", folder / "sdist")
+    files = [path.relative_to(source_tree) for path in source_tree.rglob("*") if path.is_file()]
+    sdist = build("sdist", source_tree, folder / "sdist")
     with tarfile.open(sdist) as archive:
         if hasattr(tarfile, "data_filter"):
             archive.extractall(folder / "unpacked", filter="data")
@@ -93,8 +73,8 @@ def test_the_wheel_holds_every_file_of_our_packages_and_nothing_else(built: Buil
     assert any(path.name == "LICENSE" for path in inside)
 
 
-def test_every_directory_of_modules_is_a_package() -> None:
-    ours = [path for path in files_of_the_tree() if path.parts[0] in PACKAGES]
+def test_every_directory_of_modules_is_a_package(built: Built) -> None:
+    ours = [path for path in built.files if path.parts[0] in PACKAGES]
     folders = {path.parent for path in ours if path.suffix == ".py"}
     assert [folder for folder in folders if folder / "__init__.py" not in ours] == []
 
@@ -111,8 +91,8 @@ def test_the_wheel_works_in_a_fresh_environment(built: Built, tmp_path: Path) ->
 
     install = ("install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check")
     run(sys.executable, "-m", "pip", "--python", python, *install, built.wheel)
-    # The dependencies are this environment's: found after the fresh one, and without its .pth
-    # files, so that the groupella that is being developed here stays out of sight.
+    # Borrow the dependencies of this environment. Its .pth files are not read there, so that the
+    # groupella under development is not found.
     site = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
@@ -124,4 +104,4 @@ def test_the_wheel_works_in_a_fresh_environment(built: Built, tmp_path: Path) ->
     )
     assert all(Path(line).is_relative_to(site) for line in where.split())
     assert "doctor" in run(python.with_name("groupella"), "--help")
-    assert "All is well." in run(python.with_name("groupella"), "doctor")
+    assert "All checks passed." in run(python.with_name("groupella"), "doctor")
