@@ -10,7 +10,7 @@ import typer
 
 from .errors import plain_errors
 
-data = typer.Typer(help="Download data sets, and check their files.", no_args_is_help=True)
+data = typer.Typer(help="Download data sets and check their files.", no_args_is_help=True)
 
 Name = Annotated[
     str,
@@ -20,7 +20,8 @@ Name = Annotated[
     ),
 ]
 Place = Annotated[
-    Path | None, typer.Option(help="The directory; else GROUPELLA_DATA, else a cache.")
+    Path | None,
+    typer.Option(help="Data directory (default: $GROUPELLA_DATA, or else the cache directory)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
@@ -31,11 +32,11 @@ def fetch(
     data_dir: Place = None,
     mirror: Annotated[
         str | None,
-        typer.Option(help="The address of a directory with the files, tried before the others."),
+        typer.Option(help="URL of a directory with the files, tried before the public mirrors."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download what of a data set is not there and sound, and print the directory.
+    """Download missing or damaged files, and print the directory.
 
     Example: groupella data fetch mnist --data-dir my-data
     """

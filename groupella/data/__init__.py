@@ -1,14 +1,13 @@
-"""Data sets: public ones, a user's own, and tasks whose symmetry is known by construction."""
+"""Data sets: public ones, a user's own, and tasks with a symmetry known by construction."""
 
 from ._augment import Augmentation
+from ._copies import FileCheck
 from ._errors import DataError
-from ._fetch import fetch, verify
 from ._images import ImageData, Images
 from ._load import BASES, TRANSFORMS, labelled, load
-from ._locate import FileCheck, named_directory
 from ._moved import Moved
 from ._own import from_folder, from_npz
-from ._sources import digits, public
+from ._public import digits, fetch, named_directory, public, verify
 from ._transforms import Resized, Rotated, Task, Transform, Translated
 
 __all__ = [

@@ -1,11 +1,11 @@
-"""The error that data sets raise."""
+"""The errors that data sets raise."""
 
 from __future__ import annotations
 
 
 class DataError(RuntimeError):
-    """A data set is missing, altered or unreadable. The message says which file and what to do."""
+    """A data set is missing, altered or unreadable; the message names the file and the remedy."""
 
 
 class DataArgumentError(DataError, ValueError):
-    """What was asked for cannot be: an unknown name, no directory, no address of a mirror."""
+    """An argument is wrong: an unknown data set, a missing directory, a malformed mirror URL."""

@@ -1,9 +1,9 @@
-"""The two file formats of the public data sets: MNIST's idx, and CIFAR's Python pickles.
+"""The two file formats of the public data sets: MNIST's idx files and CIFAR's Python pickles.
 
-An idx file is two zero bytes, a type code (8: unsigned byte), the number of dimensions, each
-dimension as a big-endian 32-bit integer, then the values in row-major order. A CIFAR batch is a
-pickle of a dictionary; unpickling runs code by design, so here only numpy's array constructors can
-be named by a pickle, and anything else raises.
+An idx file holds two zero bytes, a type code (8: unsigned byte), the number of dimensions, each
+dimension as a big-endian 32-bit integer, and the values in row-major order. A CIFAR batch is a
+pickled dictionary. Unpickling can run arbitrary code, so only numpy's array constructors may occur
+in a pickle; everything else is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import io
 import math
 import pickle
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,19 +21,15 @@ import numpy.typing as npt
 
 from ._errors import DataError
 
-Bytes = npt.NDArray[np.uint8]
 
-_UNSIGNED_BYTE = 8
-
-
-def parse_idx(content: bytes, name: str) -> Bytes:
+def parse_idx(content: bytes, name: str) -> npt.NDArray[np.uint8]:
     """The array in an idx file, gzipped or not."""
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
         except (EOFError, OSError, zlib.error) as error:
             raise DataError(f"{name} is truncated or damaged: {error}") from error
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != _UNSIGNED_BYTE:
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise DataError(f"{name} is not an idx file of unsigned bytes")
     start = 4 + 4 * content[3]
     if len(content) < start:
@@ -45,7 +41,7 @@ def parse_idx(content: bytes, name: str) -> Bytes:
 
 
 def parse_pickle(content: bytes, name: str) -> Mapping[bytes, Any]:
-    """The dictionary in a pickle of Python 2, made of plain containers and arrays only."""
+    """The dictionary in a Python 2 pickle of plain containers and arrays."""
     try:
         value = _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
     except DataError as error:
@@ -63,21 +59,16 @@ def _dtype(name: bytes | str, align: int = 0, copy: int = 0) -> np.dtype[Any]:
     return np.dtype(text, align=bool(align), copy=bool(copy))
 
 
-def _constructors() -> dict[tuple[str, str], Callable[..., Any]]:
-    reconstruct: Callable[..., Any] = np.empty(0).__reduce__()[0]  # type: ignore[assignment]
-    return {
-        ("numpy.core.multiarray", "_reconstruct"): reconstruct,
-        ("numpy._core.multiarray", "_reconstruct"): reconstruct,
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): _dtype,
-    }
+_ALLOWED = {
+    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+    ("numpy._core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): _dtype,
+}
 
 
 class _ArraysOnly(pickle.Unpickler):
-    allowed = _constructors()
-
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return self.allowed[module, name]
-        except KeyError:
-            raise DataError(f"the pickle asks for {module}.{name}, which is refused") from None
+        if (module, name) not in _ALLOWED:
+            raise DataError(f"the pickle asks for {module}.{name}, which is refused")
+        return _ALLOWED[module, name]

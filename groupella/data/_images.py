@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -9,16 +10,19 @@ from torch import Tensor
 
 from ._augment import Augmentation
 
-CHUNK = 2048  # images at a time, where an intermediate result is larger than the images
+CHUNK = 2048
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A data set as it was read, before any transformation.
+    """A data set as read, before any transformation.
 
-    ``train_x``, ``test_x``: (n, channels, height, width), ``uint8`` (0…255) or ``float32``; black
-    is 0. ``train_y``, ``test_y``: (n,), ``int64``, an index into ``classes``. How the paper treats
-    a public data set: whether it augments training batches, and the side it resizes images to.
+    Parameters
+    ----------
+    train_x, test_x : (n, channels, height, width), ``uint8`` (0…255) or ``float32``; black is 0
+    train_y, test_y : (n,), ``int64`` indices into `classes`
+    augment : whether the paper augments training batches of this data set
+    paper_size : the side to which the paper resizes its images
     """
 
     name: str
@@ -35,12 +39,16 @@ class Images:
 class ImageData:
     """A classification problem on images, ready for a network.
 
-    Images are ``float32`` (n, channels, height, width), normalised per channel to zero mean and
-    unit variance over the *training* images; labels are ``int64`` indices into ``classes``.
-    ``augmentation`` is for training batches only, and ``None`` where the paper uses none.
-    ``obeys`` names the symmetry of the labels where it is known by construction. ``remarks`` say
-    what the construction cannot promise. ``shown`` are the values before the normalisation that
-    are shown as black and as white.
+    Parameters
+    ----------
+    train_x, test_x : ``float32`` (n, channels, height, width), normalised per channel to zero mean
+        and unit variance over the *training* images
+    train_y, test_y : (n,), ``int64`` indices into `classes`
+    mean, std : the moments per channel that the normalisation removed
+    augmentation : for training batches only; ``None`` where the paper uses none
+    obeys : the symmetry of the labels, where the construction fixes it
+    remarks : what the construction cannot guarantee
+    shown : the values before normalisation that are shown as black and as white
     """
 
     train_x: Tensor
@@ -67,12 +75,11 @@ class ImageData:
         return int(self.train_x.shape[2]), int(self.train_x.shape[3])
 
     def pixels(self, x: Tensor) -> Tensor:
-        """Undoes the normalisation, for showing images: black is 0, white 1.
+        """Images without the normalisation, to be shown: black is 0, white is 1.
 
-        Values that lie in [0, 1] come back as they were; others are scaled by ``shown``.
+        Values in [0, 1] are returned as they were; others are scaled by `shown`.
         """
-        mean = torch.tensor(self.mean, dtype=x.dtype, device=x.device).view(-1, 1, 1)
-        std = torch.tensor(self.std, dtype=x.dtype, device=x.device).view(-1, 1, 1)
+        mean, std = (x.new_tensor(m).view(-1, 1, 1) for m in (self.mean, self.std))
         black, white = self.shown
         return (x * std + mean - black) / (white - black)
 
@@ -82,11 +89,16 @@ class ImageData:
         return f"ImageData({self.name!r}: {n} + {m} images of {size}, {len(self.classes)} classes)"
 
 
-def shown_range(x: Tensor) -> tuple[float, float]:
-    """What to show as black and as white: 0 and 1 where that suits the values, else their range.
+def chunks(n: int) -> Iterator[slice]:
+    """Slices that divide n images into parts of bounded size, for large intermediate results."""
+    return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))
 
-    It suits values in [0, 1] unless all are so small that every image would be nearly black, as
-    those of masks stored as the bytes 0 and 1.
+
+def shown_range(x: Tensor) -> tuple[float, float]:
+    """The values to show as black and white: 0 and 1 if that suits the values, else their range.
+
+    It suits values in [0, 1], unless all are so small that every image would be nearly black, such
+    as masks stored as the bytes 0 and 1.
     """
     low, high = float(x.min()), float(x.max())
     slack = 1e-4  # interpolation rounds
@@ -99,21 +111,19 @@ def moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of (n, channels, height, width), in float64."""
     total = torch.zeros(x.shape[1], dtype=torch.float64)
     squares = torch.zeros_like(total)
-    for start in range(0, len(x), CHUNK):
-        values = x[start : start + CHUNK].double()
+    for part in chunks(len(x)):
+        values = x[part].double()
         total += values.sum((0, 2, 3))
         squares += values.square().sum((0, 2, 3))
     count = x.numel() / x.shape[1]
     mean = total / count
-    variance = (squares / count - mean.square()).clamp(min=0)
-    std = variance.sqrt()
-    # A channel without variation carries nothing: leave its scale alone.
+    std = (squares / count - mean.square()).clamp(min=0).sqrt()
+    # A channel without variation carries no information: leave its scale alone.
     std = torch.where(std > 1e-8, std, torch.ones_like(std))
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
 def standardise_(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """(x − mean) / std per channel, in place."""
-    centre = torch.tensor(mean, dtype=x.dtype).view(-1, 1, 1)
-    scale = torch.tensor(std, dtype=x.dtype).view(-1, 1, 1)
+    centre, scale = (x.new_tensor(m).view(-1, 1, 1) for m in (mean, std))
     return x.sub_(centre).div_(scale)

@@ -1,4 +1,4 @@
-"""From a name to images that a network can be trained on."""
+"""Load a data set by name, ready to train a network on."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from torch import Tensor
 from groupella.groups import Symmetry, c4, mirror, trivial, z2
 
 from ._augment import Augmentation
-from ._catalogue import FILE_SETS
+from ._catalogue import DATASETS
 from ._errors import DataError
-from ._fetch import PathLike
 from ._images import ImageData, Images, moments, shown_range, standardise_
 from ._moved import Moved
 from ._own import from_folder, from_npz
-from ._sources import digits, public
+from ._public import PathLike, digits, public
 from ._transforms import Resized, Rotated, Transform, Translated
 
-BASES = ("digits", *FILE_SETS)
+BASES = ("digits", *DATASETS)
 TRANSFORMS = {
     "quadrants": "in a random quadrant of a black square; the label stays",
     "quadrants+label": "in a random quadrant; the label says which",
@@ -35,8 +34,6 @@ TRANSFORMS = {
     "mirrored": "mirrored left–right, or not",
     "mirrored+label": "mirrored left–right, or not; the label says which",
 }
-
-_SPLITS = {"train": 0, "test": 1}
 
 
 def load(
@@ -52,33 +49,46 @@ def load(
     download: bool = True,
     progress: bool = True,
 ) -> ImageData:
-    """A data set, transformed, resized and normalised; the same for the same arguments.
+    """Return a data set, transformed, resized and normalised; equal arguments give equal data.
 
-    ``data``: ``"digits"``, ``"mnist"``, ``"cifar10"``, ``"cifar100"``, an ``.npz`` file or a folder
-    of images, with a transformation after a colon if wanted (``"mnist:rotated"``), or ``Images``.
-    ``size`` is the side of the images that come out; by default 32 for MNIST (as in the paper), for
-    the others what the transformation makes of their own. ``keep`` names the classes to keep;
-    ``train_size`` and ``test_size`` take a random part. Nothing is downloaded that is found in
-    ``data_dir`` (or ``GROUPELLA_DATA``) or in the cache.
+    Nothing is downloaded that is found in the data directory or in the cache.
+
+    Parameters
+    ----------
+    data : "digits", "mnist", "cifar10", "cifar100", the path of an ``.npz`` file or of a folder of
+        images, each optionally with a transformation after a colon ("mnist:rotated"); or `Images`
+    transform : a transformation, or its name
+    size : side of the returned images (default: 32 for MNIST, as in the paper; for others the size
+        that the transformation gives)
+    seed : random seed for motions and for choices of images
+    keep : names of the classes to keep
+    train_size, test_size : numbers of images to choose at random (default: all)
+    data_dir : data directory (default: ``GROUPELLA_DATA``)
+    download : whether to download a public data set that is not on this machine
+    progress : whether to show the progress of downloads
+
+    Raises
+    ------
+    DataError
+        If the data cannot be found or read.
     """
     images, named = _open(data, size, seed, data_dir, download, progress)
     if named is not None and transform is not None:
         raise ValueError(f"{data!r} names a transformation, and {transform!r} was given as well")
     transform = named if transform is None else transform
-    motion = named_transform(transform, images) if isinstance(transform, str) else transform
-    motion = motion or Resized()
+    if isinstance(transform, str):
+        motion = _named_transform(transform, images)
+    else:
+        motion = transform or Resized()
     suffix = transform if isinstance(transform, str) else motion.name
-    images = _kept(images, keep)
-    if size is None:
-        size = images.paper_size
+    images = images if keep is None else _kept(images, keep)
+    size = images.paper_size if size is None else size
 
-    splits = []
-    for name, number in _SPLITS.items():
-        rng = np.random.default_rng([seed, number])
-        x, y = getattr(images, f"{name}_x"), getattr(images, f"{name}_y")
-        chosen = _part(len(y), train_size if name == "train" else test_size, name, rng)
-        splits.append(motion(x[chosen], y[chosen], size, rng))
-    (train_x, train_y), (test_x, test_y) = splits
+    rng, test_rng = (np.random.default_rng([seed, split]) for split in (0, 1))
+    chosen = _part(images.train_y, train_size, "train", rng)
+    train_x, train_y = motion(images.train_x[chosen], images.train_y[chosen], size, rng)
+    chosen = _part(images.test_y, test_size, "test", test_rng)
+    test_x, test_y = motion(images.test_x[chosen], images.test_y[chosen], size, test_rng)
 
     task = motion.task(images.classes, (int(train_x.shape[-2]), int(train_x.shape[-1])))
     mean, std = moments(train_x)
@@ -108,23 +118,29 @@ def labelled(
     everywhere: bool = False,
     **options: Any,
 ) -> ImageData:
-    """Images moved by random elements of ``group``, with labels that obey exactly ``obeys``.
+    """Return images moved by random elements of `group`, with labels that obey exactly `obeys`.
 
-    Labels tell the cosets of ``obeys`` in ``group`` apart (see ``Moved``); ``None`` stands for the
-    group itself, whose labels are the ordinary ones. The images take a quadrant of the lattice if
-    the group has translations, else its middle. ``options`` are those of ``load``.
+    ``labelled(p4())`` and ``labelled(p4(), obeys=trivial())`` differ only in their labels, which
+    tell the cosets of `obeys` in `group` apart (see `Moved`). Images take a quadrant of the lattice
+    if the group has translations, else its middle.
 
-    ``labelled(p4())`` and ``labelled(p4(), obeys=trivial())`` differ only in their labels.
+    Parameters
+    ----------
+    group : the group that moves the images
+    obeys : a subgroup; ``None`` is the group itself, which leaves the labels as they are
+    data : as in `load`
+    everywhere : whether images also move by all translations of `obeys`
+    options : further arguments of `load`
     """
     place: Literal["quadrant", "centre"] = "quadrant" if group.translations else "centre"
     return load(data, Moved(group, obeys, place, everywhere), **options)
 
 
-def named_transform(name: str, images: Images) -> Transform:
+def _named_transform(name: str, images: Images) -> Transform:
     """The transformation of that name, fitted to the size of the images.
 
-    Images as small as the 8×8 digits are translated and rotated on a black square of twice their
-    size, since nothing of them would be left otherwise; the published ranges are for 28×28.
+    The published ranges are for 28×28. Images as small as the 8×8 digits are translated and rotated
+    on a black square of twice their size, since little of them would be left otherwise.
     """
     side = max(images.train_x.shape[-2:])
     small = side < 4 * Translated().pixels - 4
@@ -152,7 +168,7 @@ def _open(
     download: bool,
     progress: bool,
 ) -> tuple[Images, str | None]:
-    """The images, and the transformation that the name ends in."""
+    """The images, and the transformation at the end of the name."""
     if isinstance(data, Images):
         return data, None
     name, transform = os.fspath(data), None
@@ -160,7 +176,7 @@ def _open(
         name, _, transform = name.rpartition(":")
     if name == "digits":
         return digits(), transform
-    if name in FILE_SETS:
+    if name in DATASETS:
         return public(name, data_dir, download, progress), transform
     path = Path(name).expanduser()
     if path.is_dir():
@@ -175,9 +191,8 @@ def _open(
     )
 
 
-def _kept(images: Images, keep: Sequence[str] | None) -> Images:
-    if keep is None:
-        return images
+def _kept(images: Images, keep: Sequence[str]) -> Images:
+    """Only the images of those classes, which are numbered in that order."""
     unknown = [name for name in keep if name not in images.classes]
     if unknown or len(set(keep)) != len(keep) or not keep:
         raise ValueError(
@@ -185,25 +200,28 @@ def _kept(images: Images, keep: Sequence[str] | None) -> Images:
         )
     numbers = torch.full((len(images.classes),), -1)
     numbers[[images.classes.index(name) for name in keep]] = torch.arange(len(keep))
-    arrays = {}
-    for split in _SPLITS:
-        y = numbers[getattr(images, f"{split}_y")]
-        arrays[f"{split}_x"] = getattr(images, f"{split}_x")[y >= 0]
-        arrays[f"{split}_y"] = y[y >= 0]
-    return replace(images, classes=tuple(keep), **arrays)
+    y, test_y = numbers[images.train_y], numbers[images.test_y]
+    return replace(
+        images,
+        classes=tuple(keep),
+        train_x=images.train_x[y >= 0],
+        train_y=y[y >= 0],
+        test_x=images.test_x[test_y >= 0],
+        test_y=test_y[test_y >= 0],
+    )
 
 
-def _part(n: int, wanted: int | None, split: str, rng: np.random.Generator) -> Tensor | slice:
-    """Which images to take: a random part, in its old order, nested for growing sizes."""
-    if wanted is None:
+def _part(y: Tensor, size: int | None, split: str, rng: np.random.Generator) -> Tensor | slice:
+    """Indices of the images to take: a random part, in the old order, nested for growing sizes."""
+    if size is None:
         return slice(None)
-    if not 1 <= wanted <= n:
-        raise ValueError(f"{split}_size={wanted}, but there are {n} images to choose from")
-    return torch.from_numpy(np.sort(rng.permutation(n)[:wanted]))
+    if not 1 <= size <= len(y):
+        raise ValueError(f"{split}_size={size}, but there are {len(y)} images to choose from")
+    return torch.from_numpy(np.sort(rng.permutation(len(y))[:size]))
 
 
 def _owned(x: Tensor, original: Tensor) -> Tensor:
-    """x, or a copy if normalising it in place would write to the images that were read."""
+    """x, or a copy if normalising it in place would change the original images."""
     shared = x.untyped_storage().data_ptr() == original.untyped_storage().data_ptr()
     return x.clone() if shared else x
 
@@ -211,7 +229,7 @@ def _owned(x: Tensor, original: Tensor) -> Tensor:
 def _augmentation(
     images: Images, labels_unchanged: bool, mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Augmentation | None:
-    """The paper's, for CIFAR: unless labels depend on motions, which augmentation would falsify."""
+    """The paper's for CIFAR, unless labels depend on motions, which augmentation would falsify."""
     if not images.augment or not labels_unchanged:
         return None
     black = tuple(-m / s for m, s in zip(mean, std, strict=True))

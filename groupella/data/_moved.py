@@ -22,28 +22,27 @@ from torch import Tensor
 
 from groupella.groups import Element, FeatureSpace, GroupSet, LatticeElement, Symmetry
 
-from ._images import CHUNK
-from ._resize import on_canvas, resize
-from ._transforms import Task
+from ._images import chunks
+from ._transforms import Task, Transform, on_canvas, resize
 
 _MOST_COSETS = 100
-_QUADRANTS = {
-    (0, 0): "top left",
-    (0, 1): "top right",
-    (1, 0): "bottom left",
-    (1, 1): "bottom right",
-}
+_QUADRANTS = (("top left", "top right"), ("bottom left", "bottom right"))
 
 
 @dataclass(frozen=True)
-class Moved:
-    """Every image moved by its own random element of ``group``; labels obey ``obeys``.
+class Moved(Transform):
+    """Moves each image by its own random element of a group; labels obey a subgroup.
 
-    ``obeys=None`` stands for the whole group: labels stay what they are. ``place`` says where the
-    images lie before they are moved: they fill the lattice, or lie in its middle or in its top left
-    quadrant, at half its size. With ``everywhere`` the elements of N = ``obeys`` include all its
-    translations, not only those by half of each side. All motions are exact: pixels are
-    exchanged on the torus, never interpolated.
+    All motions are exact: pixels are exchanged on the torus, never interpolated.
+
+    Parameters
+    ----------
+    group : the group that moves the images
+    obeys : the symmetry of the labels; ``None`` is the whole group, which leaves labels unchanged
+    place : where images are before they move: "full" (they fill the lattice), "centre" or
+        "quadrant" (at half its size, in its middle or top left)
+    everywhere : whether elements of `obeys` include all its translations, not only those by half of
+        each side
     """
 
     group: Symmetry
@@ -135,7 +134,7 @@ class Moved:
     def _coset_name(self, g: Element, lattice: tuple[int, int]) -> str:
         if self.place == "quadrant" and isinstance(g, LatticeElement) and len(self.group.point) < 2:
             down, right = (2 * t // n for t, n in zip(g.shift, lattice, strict=True))
-            return _QUADRANTS[down, right]
+            return _QUADRANTS[down][right]
         return "unmoved" if g.is_identity else g.name
 
 
@@ -156,8 +155,7 @@ def act_each(space: FeatureSpace, elements: Sequence[Element], x: Tensor) -> Ten
     gather = torch.from_numpy(source)
     factor = torch.from_numpy(np.take_along_axis(signs, source, axis=1)).to(x.dtype)
     signed = bool((factor < 0).any())
-    for start in range(0, len(x), CHUNK):
-        part = slice(start, start + CHUNK)
+    for part in chunks(len(x)):
         flat = x[part].flatten(2)
         moved = flat.gather(2, gather[which[part]].unsqueeze(1).expand_as(flat))
         if signed:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +15,9 @@ from torch import Tensor
 
 from ._errors import DataError
 from ._images import Images
-from ._pictures import SUFFIXES, read_picture, same_scale
+
+if TYPE_CHECKING:
+    import PIL.Image
 
 Array = npt.NDArray[Any]
 
@@ -25,100 +29,128 @@ _SPLIT_NAMES = (
 _WHOLE_NAMES = (("x", "y"), ("images", "labels"), ("data", "labels"))
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
 _TEST_FRACTION = 0.2
+_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+_GREY = {"1", "L", "LA"}
+_16_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
+_16_BIT_AS_32 = {"PNG", "PPM"}  # whose 16-bit values Pillow may hold as 32-bit integers
 
 
 def from_npz(path: Path, seed: int = 0) -> Images:
-    """Images and labels in an ``.npz``.
+    """Images and labels from an ``.npz`` file.
 
-    Either ``train_x, train_y, test_x, test_y`` (or Keras' ``x_train, …``), or ``x, y`` (or
-    ``images, labels``), of which a random fifth of every class becomes the test set. Images:
+    The file has either ``train_x, train_y, test_x, test_y`` (or Keras' ``x_train, …``) or ``x, y``
+    (or ``images, labels``), of which a random fifth of every class becomes the test set. Images are
     (n, h, w), (n, h, w, channels) or (n, channels, h, w), the shorter axis being the channels.
-    Integers from 0 to 255 are 8-bit values whatever their type; all other numbers stay as they are.
-    Labels: (n,), integers or strings. ``classes`` may name the classes 0, 1, ….
+    Integers from 0 to 255 of any type are 8-bit values; all other numbers are kept. Labels are
+    (n,), integers or strings. ``classes`` may name the classes 0, 1, ….
+
+    Parameters
+    ----------
+    path : the file
+    seed : random seed for the choice of the test set
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or its arrays do not fit this description.
     """
     arrays = _arrays(path)
-    given = arrays.pop("classes", None)
-    for names in _SPLIT_NAMES:
-        if all(name in arrays for name in names):
-            train_x, train_y, test_x, test_y = (arrays[name] for name in names)
-            break
-    else:
-        train_x, train_y, test_x, test_y = _split_whole(path, arrays, seed)
-    classes, (labels, test_labels) = _numbered([train_y, test_y], given, path)
-    train, test = _as_images(train_x, test_x, path)
-    if train.shape[1:] != test.shape[1:]:
-        raise DataError(
-            f"{str(path)!r}: training images are {tuple(train.shape[1:])}, test images "
-            f"{tuple(test.shape[1:])}"
-        )
-    for images, targets in ((train, labels), (test, test_labels)):
-        if len(images) != len(targets) or not len(targets):
-            raise DataError(f"{str(path)!r} has {len(images)} images for {len(targets)} labels")
+    with _about(path):
+        given = arrays.pop("classes", None)
+        train_x, train_y, test_x, test_y = _split(arrays, seed)
+        classes, labels, test_labels = _numbered(train_y, test_y, given)
+        train, test = _as_images(train_x, test_x)
+        if train.shape[1:] != test.shape[1:]:
+            shapes = f"{tuple(train.shape[1:])}, test images {tuple(test.shape[1:])}"
+            raise DataError(f"training images are {shapes}")
+        for images, targets in ((train, labels), (test, test_labels)):
+            if len(images) != len(targets) or not len(targets):
+                raise DataError(f"{len(images)} images for {len(targets)} labels")
     return Images(path.stem, train, labels, test, test_labels, classes)
 
 
 def from_folder(path: Path, size: int | None = None, seed: int = 0) -> Images:
-    """Images in ``train/CLASS/…`` and ``test/CLASS/…``, or in ``CLASS/…``, split as above.
+    """Images from ``train/CLASS/…`` and ``test/CLASS/…``, or from ``CLASS/…``.
 
-    ``val``, ``valid`` or ``validation`` stands for ``test`` where there is none. Each is cut to its
-    central square and, with ``size``, resized; without it all must be of one size. Grey images
-    stay grey if all are.
+    Without ``test``, ``val``, ``valid`` or ``validation`` takes its place; without any, a random
+    fifth of every class becomes the test set. Each image is cropped to its central square. Grey
+    images stay grey if all are.
+
+    Parameters
+    ----------
+    path : the folder
+    size : the side to which images are resized; ``None`` requires images of one size
+    seed : random seed for the choice of the test set
+
+    Raises
+    ------
+    DataError
+        If there are no images, or an image cannot be read or is of another size.
     """
     tested = [path / name for name in _TEST_FOLDERS if (path / name).is_dir()]
     if (path / "train").is_dir() and tested:
         x, y = _read_folder(path / "train", size)
         test_x, test_y = _read_folder(tested[0], size)
-        x, test_x = same_scale(list(_same_channels(x, test_x)))
+        x, test_x = _same_scale([x, test_x])
+        if x.shape[1] != test_x.shape[1]:  # grey images beside coloured ones
+            x, test_x = (a if a.shape[1] == 3 else np.repeat(a, 3, axis=1) for a in (x, test_x))
     else:
         x, y = _read_folder(path, size)
-        train, test = _stratified(y, seed, path)
+        with _about(path):
+            train, test = _stratified(y, seed)
         x, y, test_x, test_y = x[train], y[train], x[test], y[test]
     if x.shape[1:] != test_x.shape[1:]:
         raise DataError(f"{str(path)!r}: training and test images differ in size; give a size")
-    classes, (labels, test_labels) = _numbered([y, test_y], None, path)
-    return Images(
-        path.name, torch.from_numpy(x), labels, torch.from_numpy(test_x), test_labels, classes
-    )
+    classes, labels, test_labels = _numbered(y, test_y, None)
+    images, test_images = torch.from_numpy(x), torch.from_numpy(test_x)
+    return Images(path.name, images, labels, test_images, test_labels, classes)
+
+
+@contextmanager
+def _about(path: Path) -> Iterator[None]:
+    """Errors inside are about this file."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{str(path)!r}: {error}") from error
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    """What an ``.npz`` holds."""
     try:
-        # Opened here, since numpy leaves the file open when it is no zip.
+        # Opened here, since numpy leaves the file open if it is not a zip.
         with path.open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataError("it is one array (.npy); expected several by name (np.savez)")
             with archive:
                 arrays = {key: archive[key] for key in archive.files}
-    except Exception as error:  # of the system, zipfile, zlib or numpy: there are too many to name
+    except Exception as error:  # from the system, zipfile, zlib or numpy: too many to list
         raise DataError(f"{str(path)!r} cannot be read as an .npz: {error}") from error
     for key, value in arrays.items():
         if not isinstance(value, np.ndarray):
-            raise DataError(f"{str(path)!r}: {key} is no array")
+            raise DataError(f"{str(path)!r}: {key} is not an array")
     return arrays
 
 
-def _split_whole(
-    path: Path, arrays: Mapping[str, Array], seed: int
-) -> tuple[Array, Array, Array, Array]:
-    for x, y in _WHOLE_NAMES:
-        if x in arrays and y in arrays:
-            if arrays[y].ndim != 1 or arrays[x].shape[:1] != arrays[y].shape:
-                raise DataError(
-                    f"{str(path)!r}: {x} of shape {arrays[x].shape} does not go with {y} of "
-                    f"shape {arrays[y].shape}"
-                )
-            train, test = _stratified(arrays[y], seed, path)
-            return arrays[x][train], arrays[y][train], arrays[x][test], arrays[y][test]
+def _split(arrays: dict[str, Array], seed: int) -> tuple[Array, Array, Array, Array]:
+    """Images and labels to train on and to test on, by the first names that fit."""
+    for names in _SPLIT_NAMES:
+        if all(name in arrays for name in names):
+            train_x, train_y, test_x, test_y = (arrays[name] for name in names)
+            return train_x, train_y, test_x, test_y
+    for x, y in ((x, y) for x, y in _WHOLE_NAMES if x in arrays and y in arrays):
+        images, labels = arrays[x], arrays[y]
+        if labels.ndim != 1 or images.shape[:1] != labels.shape:
+            shapes = f"{images.shape} does not go with {y} of shape {labels.shape}"
+            raise DataError(f"{x} of shape {shapes}")
+        train, test = _stratified(labels, seed)
+        return images[train], labels[train], images[test], labels[test]
     expected = " or ".join(", ".join(names) for names in (*_SPLIT_NAMES, *_WHOLE_NAMES))
-    raise DataError(f"{str(path)!r} holds {', '.join(arrays) or 'nothing'}; expected {expected}")
+    raise DataError(f"it holds {', '.join(arrays) or 'nothing'}; expected {expected}")
 
 
-def _stratified(
-    labels: Array, seed: int, path: Path
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Indices to train and to test on: of every class a fifth, and at least one image, to test.
+def _stratified(labels: Array, seed: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Indices to train on and to test on: a fifth of every class, at least one image, is tested on.
 
     A class with one image is trained on.
     """
@@ -129,88 +161,79 @@ def _stratified(
     rank = np.arange(len(labels)) - np.repeat(start, count)
     if not (count > 1).any():
         raise DataError(
-            f"{str(path)!r} has {len(labels)} images of {len(count)} classes; expected two or more "
-            f"of some class, to test on one. Add images, or give training and test images apart"
+            f"{len(labels)} images of {len(count)} classes; expected two or more of some class, to "
+            f"test on one. Add images, or give training and test images separately"
         )
     wanted = np.maximum(1, np.round(_TEST_FRACTION * count)).astype(int)
     test = rank < np.repeat(np.where(count > 1, wanted, 0), count)
     return np.sort(order[~test]), np.sort(order[test])
 
 
-def _as_images(train: Array, test: Array, path: Path) -> tuple[Tensor, Tensor]:
+def _as_images(train: Array, test: Array) -> tuple[Tensor, Tensor]:
     """(n, channels, h, w), both 8-bit or both float32: one scale for training and test images."""
     for x in (train, test):
         if x.dtype.kind not in "buif":
-            raise DataError(f"{str(path)!r}: images of type {x.dtype}; expected real numbers")
-    whole = [x.dtype.kind in "bui" for x in (train, test)]
-    if whole[0] != whole[1]:
+            raise DataError(f"images of type {x.dtype}; expected real numbers")
+    if (train.dtype.kind == "f") != (test.dtype.kind == "f"):
         raise DataError(
-            f"{str(path)!r}: training images are {train.dtype}, test images {test.dtype}; expected "
-            f"integers in both or floats in both, since 8-bit integers are divided by 255"
+            f"training images are {train.dtype}, test images {test.dtype}; expected integers in "
+            f"both or floats in both, since 8-bit integers are divided by 255"
         )
-    spans = [(x.min(), x.max()) for x in (train, test) if x.size]
-    eight_bit = whole[0] and all(low >= 0 and high <= 255 for low, high in spans)
+    eight_bit = train.dtype.kind != "f" and all(
+        x.min() >= 0 and x.max() <= 255 for x in (train, test) if x.size
+    )
     first, second = (
-        _tensor(_channels_first(x, path), np.uint8 if eight_bit else np.float32, path)
+        torch.from_numpy(np.ascontiguousarray(_channels_first(x), np.uint8 if eight_bit else "f4"))
         for x in (train, test)
     )
+    if not bool(torch.isfinite(first).all() and torch.isfinite(second).all()):
+        raise DataError("some pixels are not finite numbers")
     return first, second
 
 
-def _channels_first(x: Array, path: Path) -> Array:
+def _channels_first(x: Array) -> Array:
     if x.ndim == 3:
-        x = x[:, None]
-    elif x.ndim == 4 and x.shape[3] < min(x.shape[1], x.shape[2]):
-        x = np.moveaxis(x, 3, 1)
-    elif x.ndim != 4 or x.shape[1] >= min(x.shape[2], x.shape[3]):
-        raise DataError(
-            f"{str(path)!r}: images of shape {x.shape}; expected (n, h, w), (n, h, w, channels) or "
-            f"(n, channels, h, w) with fewer channels than pixels along a side"
-        )
-    return x
-
-
-def _tensor(x: Array, dtype: npt.DTypeLike, path: Path) -> Tensor:
-    values = torch.from_numpy(np.ascontiguousarray(x, dtype=dtype))
-    if not bool(torch.isfinite(values).all()):
-        raise DataError(f"{str(path)!r}: some pixels are not finite numbers")
-    return values
+        return x[:, None]
+    if x.ndim == 4 and x.shape[3] < min(x.shape[1], x.shape[2]):
+        return np.moveaxis(x, 3, 1)
+    if x.ndim == 4 and x.shape[1] < min(x.shape[2], x.shape[3]):
+        return x
+    raise DataError(
+        f"images of shape {x.shape}; expected (n, h, w), (n, h, w, channels) or (n, channels, h, "
+        f"w) with fewer channels than pixels along a side"
+    )
 
 
 def _numbered(
-    labels: list[Array], given: Array | None, path: Path
-) -> tuple[tuple[str, ...], list[Tensor]]:
-    """Class names, and labels as indices into them."""
-    for y in labels:
+    train: Array, test: Array, given: Array | None
+) -> tuple[tuple[str, ...], Tensor, Tensor]:
+    """Class names, and the labels as indices into them."""
+    for y in (train, test):
         if y.ndim != 1 or y.dtype.kind not in "iubU":
             raise DataError(
-                f"{str(path)!r}: labels of shape {y.shape} and type {y.dtype}; expected one "
-                f"integer or string for each image"
+                f"labels of shape {y.shape} and type {y.dtype}; expected one integer or string for "
+                f"each image"
             )
-    values, inverse = np.unique(np.concatenate(labels), return_inverse=True)
+    labels = np.concatenate([train, test])
+    values, numbers = np.unique(labels, return_inverse=True)
     if given is not None:
         if given.ndim != 1:
-            raise DataError(
-                f"{str(path)!r}: classes of shape {given.shape}; expected a list of their names"
-            )
-        indices = not len(values) or (
-            values.dtype.kind != "U" and values[0] >= 0 and values[-1] < len(given)
-        )
-        if not indices:
-            raise DataError(f"{str(path)!r}: labels are not indices of its {len(given)} classes")
-        values, inverse = given, np.concatenate(labels)
-    numbers = torch.from_numpy(np.asarray(inverse).reshape(-1).astype(np.int64))
-    first = len(labels[0])
-    return tuple(str(value) for value in values), [numbers[:first], numbers[first:]]
+            raise DataError(f"classes of shape {given.shape}; expected a list of their names")
+        if values.dtype.kind == "U" or ((labels < 0) | (labels >= len(given))).any():
+            raise DataError(f"labels are not indices of its {len(given)} classes")
+        values, numbers = given, labels
+    indices = torch.from_numpy(numbers.astype(np.int64))
+    return tuple(str(value) for value in values), indices[: len(train)], indices[len(train) :]
 
 
 def _read_folder(path: Path, size: int | None) -> tuple[Array, Array]:
+    """The images (n, channels, h, w) in the subfolders, and the names of their subfolders."""
     files = [
         (file, folder.name)
         for folder in sorted(path.iterdir())
         if folder.is_dir() and not folder.name.startswith(".")
         for file in sorted(folder.iterdir())
-        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+        if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".")
     ]
     if not files:
         others = ", ".join(f"{name}/" for name in _TEST_FOLDERS[1:])
@@ -218,22 +241,56 @@ def _read_folder(path: Path, size: int | None) -> tuple[Array, Array]:
             f"no images in the subfolders of {str(path)!r}; expected CLASS/*.png (or .jpg, …) for "
             f"each class, or train/CLASS/*.png beside test/CLASS/*.png (or {others})"
         )
-    images = same_scale([read_picture(file, size) for file, _ in files])
+    images = _same_scale([np.atleast_3d(read_picture(file, size)) for file, _ in files])
     sizes = {image.shape[:2] for image in images}
     if len(sizes) > 1:
         raise DataError(f"the images in {str(path)!r} are of {len(sizes)} sizes; give one size")
-    colour = any(image.ndim == 3 for image in images)
-    planes = [np.atleast_3d(image) for image in images]
-    stacked = np.stack(
-        [np.broadcast_to(p, (*p.shape[:2], 3)) for p in planes] if colour else planes
-    )
+    channels = max(image.shape[2] for image in images)
+    stacked = np.stack([np.broadcast_to(image, (*image.shape[:2], channels)) for image in images])
     return np.ascontiguousarray(np.moveaxis(stacked, 3, 1)), np.array([name for _, name in files])
 
 
-def _same_channels(a: Array, b: Array) -> tuple[Array, Array]:
-    most = max(a.shape[1], b.shape[1])
-    first, second = (
-        x if x.shape[1] == most else np.ascontiguousarray(np.repeat(x, most, axis=1))
-        for x in (a, b)
-    )
-    return first, second
+def _same_scale(pictures: list[Array]) -> list[Array]:
+    """All ``uint8``, or, if one is not, all ``float32`` from 0 to 1."""
+    if all(picture.dtype == np.uint8 for picture in pictures):
+        return pictures
+    return [p.astype(np.float32) / 255 if p.dtype == np.uint8 else p for p in pictures]
+
+
+def read_picture(file: Path, size: int | None) -> Array:
+    """The central square of a picture, upright by its EXIF data: grey (h, w) or colour (h, w, 3).
+
+    8-bit values are ``uint8``, 16-bit values ``float32`` from 0 to 1.
+    """
+    import PIL.Image
+    import PIL.ImageOps
+
+    damaged = (OSError, ValueError, SyntaxError, EOFError, struct.error)
+    try:
+        with PIL.Image.open(file) as image:
+            kind = image.format
+            upright = PIL.ImageOps.exif_transpose(image)
+    except (*damaged, PIL.Image.DecompressionBombError) as error:
+        raise DataError(f"{str(file)!r} is not a readable image: {error}") from error
+    picture = _plain(upright, kind, file)
+    side = min(picture.size)
+    left, top = (picture.width - side) // 2, (picture.height - side) // 2
+    picture = picture.crop((left, top, left + side, top + side))
+    if size is not None and size != side:
+        picture = picture.resize((size, size), PIL.Image.Resampling.BILINEAR)
+    return np.asarray(picture)
+
+
+def _plain(image: PIL.Image.Image, kind: str | None, file: Path) -> PIL.Image.Image:
+    """The image in mode "L", "RGB" or, scaled to [0, 1], "F"."""
+    import PIL.Image
+
+    mode = image.mode
+    if mode in _16_BIT or (mode == "I" and kind in _16_BIT_AS_32):
+        return PIL.Image.fromarray(np.asarray(image).astype(np.float32) / 65535)
+    if mode in {"I", "F"}:
+        raise DataError(
+            f"{str(file)!r} has pixels of mode {mode} (32-bit numbers), whose black and white are "
+            f"unknown; expected 8 or 16 bits. Put such images into an .npz"
+        )
+    return image.convert("L" if mode in _GREY else "RGB")

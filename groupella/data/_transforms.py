@@ -1,15 +1,15 @@
-"""Transformations of a whole data set, each image by its own random motion.
+"""Transformations of a whole data set: each image is moved by its own random motion.
 
-A transformation is called with the images and labels of one split, the size that the network
-wants, and a source of randomness; it resizes where that belongs. ``Translated`` and ``Rotated``
-are the paper's and act before resizing; exact motions by a group are in ``_moved``.
+A transformation gets the images and labels of one split, the size that the network wants and a
+source of randomness; it resizes at the right moment. `Translated` and `Rotated` are the paper's and
+act before resizing; exact motions by a group are in `_moved`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -17,16 +17,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ._augment import shifted
-from ._images import CHUNK
-from ._resize import on_canvas, resize, unit
+from ._images import chunks
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the labels mean after a transformation.
+    """The meaning of the labels after a transformation.
 
-    ``obeys`` names the symmetry that they obey, where the construction fixes it; ``remarks`` say
-    what the construction cannot promise.
+    `obeys` names the symmetry of the labels, where the construction fixes it; `remarks` say what
+    the construction cannot guarantee.
     """
 
     classes: tuple[str, ...]
@@ -35,11 +34,11 @@ class Task:
 
 
 class Transform(Protocol):
-    """What ``load`` asks of a transformation."""
+    """The interface that `load` expects of a transformation."""
 
     @property
     def name(self) -> str:
-        """What it is called after the colon, as in ``mnist:rotated``; empty for no motion."""
+        """The name after the colon, as in ``mnist:rotated``; empty for no motion."""
 
     def __call__(
         self, x: Tensor, y: Tensor, size: int | None, rng: np.random.Generator
@@ -47,69 +46,54 @@ class Transform(Protocol):
         """New images (``float32``) and labels of one split, from images (n, channels, h, w)."""
 
     def task(self, classes: tuple[str, ...], lattice: tuple[int, int]) -> Task:
-        """What the new labels mean, on images of the size that came out."""
+        """The meaning of the new labels, for output images of size `lattice`."""
+        return Task(classes)
 
 
 @dataclass(frozen=True)
-class Resized:
-    """No motion at all: the images in the size that the network wants."""
+class Resized(Transform):
+    """No motion: only resizes the images to the size that the network wants."""
 
-    @property
-    def name(self) -> str:
-        return ""
+    name: ClassVar[str] = ""
 
     def __call__(
         self, x: Tensor, y: Tensor, size: int | None, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
         return resize(x, size), y
 
-    def task(self, classes: tuple[str, ...], lattice: tuple[int, int]) -> Task:
-        return Task(classes)
-
 
 @dataclass(frozen=True)
-class Translated:
-    """Moved by whole pixels, uniform in [−pixels, pixels] along each axis; black enters.
+class Translated(Transform):
+    """Moves each image by whole pixels, uniform in [−pixels, pixels] along each axis; black enters.
 
-    With ``canvas``, the images are first put in the middle of a black square of that size.
+    With `canvas`, images are first put in the middle of a black square of that size.
     """
 
+    name: ClassVar[str] = "translated"
     pixels: int = 8
     canvas: int | None = None
-
-    @property
-    def name(self) -> str:
-        return "translated"
 
     def __call__(
         self, x: Tensor, y: Tensor, size: int | None, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
         x = on_canvas(x, self.canvas) if self.canvas else x
         moves = torch.from_numpy(rng.integers(-self.pixels, self.pixels + 1, size=(2, len(x))))
-        moved = torch.empty_like(x)
-        black = torch.zeros(x.shape[1])
-        for start in range(0, len(x), CHUNK):
-            part = slice(start, start + CHUNK)
+        moved, black = torch.empty_like(x), torch.zeros(x.shape[1])
+        for part in chunks(len(x)):
             moved[part] = shifted(x[part], moves[0, part], moves[1, part], self.pixels, black)
         return resize(moved, size), y
 
-    def task(self, classes: tuple[str, ...], lattice: tuple[int, int]) -> Task:
-        return Task(classes)
-
 
 @dataclass(frozen=True)
-class Rotated:
-    """Turned about the centre by an angle uniform on the circle; black fills the corners.
+class Rotated(Transform):
+    """Rotates each image about its centre by an angle uniform on the circle; black fills corners.
 
-    Bilinear interpolation. With ``canvas``, the images are first put in the middle of a black
-    square of that size, so that corners are not cut off.
+    Bilinear interpolation. With `canvas`, images are first put in the middle of a black square of
+    that size, so that their corners are not cut off.
     """
 
+    name: ClassVar[str] = "rotated"
     canvas: int | None = None
-
-    @property
-    def name(self) -> str:
-        return "rotated"
 
     def __call__(
         self, x: Tensor, y: Tensor, size: int | None, rng: np.random.Generator
@@ -118,14 +102,11 @@ class Rotated:
         angles = torch.from_numpy(rng.uniform(0, 2 * math.pi, len(x)))
         return resize(rotated(x, angles), size), y
 
-    def task(self, classes: tuple[str, ...], lattice: tuple[int, int]) -> Task:
-        return Task(classes)
-
 
 def rotated(x: Tensor, angles: Tensor) -> Tensor:
-    """Image n turned counter-clockwise by ``angles[n]`` (radians), as ``float32``.
+    """Image n rotated counter-clockwise by `angles[n]` (radians), as ``float32``.
 
-    A quarter turn is ``np.rot90``. What lies outside the frame is black.
+    A quarter turn is ``np.rot90``. Everything outside the frame is black.
     """
     height, width = x.shape[-2:]
     cos, sin = angles.cos(), angles.sin()
@@ -134,9 +115,40 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
     inverse[:, 0, 0], inverse[:, 0, 1] = cos, -sin * height / width
     inverse[:, 1, 0], inverse[:, 1, 1] = sin * width / height, cos
     out = torch.empty(x.shape)
-    for start in range(0, len(x), CHUNK):
-        part = slice(start, start + CHUNK)
-        chunk = unit(x[part])
-        grid = F.affine_grid(inverse[part], list(chunk.shape), align_corners=False)
-        out[part] = F.grid_sample(chunk, grid.to(chunk.dtype), mode="bilinear", align_corners=False)
+    for part in chunks(len(x)):
+        image = unit(x[part])
+        grid = F.affine_grid(inverse[part], list(image.shape), align_corners=False)
+        out[part] = F.grid_sample(image, grid.to(image.dtype), align_corners=False)
+    return out
+
+
+def unit(x: Tensor) -> Tensor:
+    """Images as ``float32``, with 8-bit values divided by 255."""
+    return x.to(torch.float32) / 255 if x.dtype == torch.uint8 else x.to(torch.float32)
+
+
+def resize(x: Tensor, size: int | None) -> Tensor:
+    """(n, channels, size, size) by bilinear interpolation, as ``float32``; ``None`` keeps the size.
+
+    Pixel i of m samples the input at (i + ½)·n/m − ½, so the image keeps its centre, and resizing
+    commutes with the symmetries of the square. Images are smoothed first only if they shrink by
+    more than a factor of two, where neighbouring samples would skip pixels.
+    """
+    if size is None or x.shape[-2:] == (size, size):
+        return unit(x)
+    smooth = max(x.shape[-2:]) > 2 * size
+    out = torch.empty(len(x), x.shape[1], size, size)
+    for part in chunks(len(x)):
+        out[part] = F.interpolate(unit(x[part]), (size, size), mode="bilinear", antialias=smooth)
+    return out
+
+
+def on_canvas(x: Tensor, size: int, corner: bool = False) -> Tensor:
+    """The images on a black square of that size, in its middle or in its top left corner."""
+    height, width = x.shape[-2:]
+    if size < max(height, width):
+        raise ValueError(f"images of {height}×{width} do not fit on a canvas of {size}×{size}")
+    top, left = (0, 0) if corner else ((size - height) // 2, (size - width) // 2)
+    out = x.new_zeros(len(x), x.shape[1], size, size)
+    out[..., top : top + height, left : left + width] = x
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
 import http.server
@@ -19,8 +20,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from groupella.data import _catalogue
-from groupella.data._catalogue import Download, FileSet, Member
+from groupella.data._catalogue import DATASETS, Dataset, Download
 
 
 def md5(content: bytes) -> str:
@@ -44,7 +44,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class Tiny:
     """A data set of the right format with a few images; its catalogue entry is installed."""
 
-    files: FileSet
+    name: str
     contents: dict[str, bytes]
     train_x: np.ndarray
     train_y: np.ndarray
@@ -55,6 +55,9 @@ class Tiny:
         for name, content in self.contents.items():
             (folder / name).write_bytes(content)
         return folder
+
+    def use_mirrors(self, *urls: str) -> None:
+        DATASETS[self.name] = dataclasses.replace(DATASETS[self.name], mirrors=urls)
 
 
 def packed(folder: str, contents: dict[str, bytes]) -> bytes:
@@ -75,25 +78,24 @@ def install(
     train_x: np.ndarray,
     train_y: np.ndarray,
 ) -> Tiny:
-    known = _catalogue.FILE_SETS[name]
-    members = []
-    for member, (file, content) in zip(known.members, contents.items(), strict=True):
-        assert member.name == file
-        forms = [(file, md5(content))]
-        if file.endswith(".gz"):
-            forms += [(other, md5(gzip.decompress(content))) for other, _ in member.forms[1:]]
-        members.append(Member(tuple(forms)))
+    known = DATASETS[name]
+    assert list(known.files) == list(contents)
+    files = {}
+    for file, content in contents.items():
+        files[file] = {file: md5(content)}
+        for other in list(known.files[file])[1:]:
+            files[file][other] = md5(gzip.decompress(content))
     wanted = {item.file for item in known.downloads}
     pages = (
         contents if wanted == set(contents) else {f: packed("batches", contents) for f in wanted}
     )
     downloads = tuple(
-        Download(file, len(content), hashlib.sha256(content).hexdigest(), ())
+        Download(file, len(content), hashlib.sha256(content).hexdigest())
         for file, content in pages.items()
     )
-    files = FileSet(name, known.title, known.folders, known.archive, tuple(members), downloads)
-    monkeypatch.setitem(_catalogue.FILE_SETS, name, files)
-    return Tiny(files, contents, train_x, train_y, pages)
+    entry: Dataset = dataclasses.replace(known, files=files, downloads=downloads, mirrors=())
+    monkeypatch.setitem(DATASETS, name, entry)
+    return Tiny(name, contents, train_x, train_y, pages)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_a_download_that_fails_exits_with_one(sites, tiny_mnist, tmp_path: Path)
     [
         (["fetch", "imagenet"], "known are mnist, cifar10, cifar100"),
         (["verify", "imagenet"], "known are mnist, cifar10, cifar100"),
-        (["fetch", "mnist", "--mirror", "foo"], "the mirror 'foo' is no web address"),
+        (["fetch", "mnist", "--mirror", "foo"], "the mirror 'foo' is not a web address"),
         (["verify", "mnist", "--data-dir", "/no/such/place"], "is not a directory"),
         (["fetch", "mnist", "--data-dir", __file__], "cannot write train-images"),
     ],

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from groupella.data import DataError, _cache, _sources, public, verify
-from groupella.data._catalogue import CIFAR10, CIFAR100, FILE_SETS, MNIST
+from groupella.data import DataError, _cache, _copies, public, verify
+from groupella.data._catalogue import DATASETS
 
 
 def cache_files(tmp_path: Path) -> list[str]:
@@ -112,14 +112,26 @@ def test_an_archive_of_mnist_is_read(tiny_mnist, tmp_path: Path) -> None:
     assert len(public("mnist", tmp_path / "d", download=False).train_y) == 20
 
 
-def test_archive_names_do_not_confuse_cifar10_and_cifar100() -> None:
-    import re
-
-    assert re.fullmatch(CIFAR10.archive, "cifar-10-python.tar.gz")
-    assert not re.fullmatch(CIFAR10.archive, "cifar-100-python.tar.gz")
-    assert not re.fullmatch(CIFAR10.archive, "cifar-10-binary.tar.gz")
-    assert re.fullmatch(CIFAR100.archive, "cifar-100-python.tar.gz")
-    assert not re.fullmatch(MNIST.archive, "fashion-mnist.tar.gz")
+@pytest.mark.parametrize(
+    ("file", "owner"),
+    [
+        ("cifar-10-python.tar.gz", "cifar10"),
+        ("cifar-100-python.tar.gz", "cifar100"),
+        ("cifar-10-binary.tar.gz", None),
+        ("mnist.tar", "mnist"),
+        ("fashion-mnist.tar.gz", None),
+    ],
+)
+def test_an_archive_belongs_to_the_data_set_of_its_name(
+    tmp_path: Path, file: str, owner: str | None
+) -> None:
+    (tmp_path / file).write_bytes(b"not really an archive")
+    for name in DATASETS:
+        if name == owner:
+            assert all(check.path == tmp_path / file for check in verify(name, tmp_path))
+        else:
+            with pytest.raises(DataError, match="nothing to verify"):
+                verify(name, tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered", "empty"])
@@ -225,7 +237,7 @@ def test_without_files_or_network_the_error_says_what_to_do(tiny_mnist) -> None:
 def test_the_second_time_comes_from_the_cache(tiny_mnist, tmp_path: Path, monkeypatch) -> None:
     tiny_mnist.write(tmp_path / "mnist")
     first = public("mnist", tmp_path)
-    monkeypatch.setattr(_sources, "_parse", lambda located: pytest.fail("parsed again"))
+    monkeypatch.setattr(_copies.Copy, "decode", lambda copy: pytest.fail("decoded again"))
     second = public("mnist", tmp_path)
     for name in ("train_x", "train_y", "test_x", "test_y"):
         assert torch.equal(getattr(first, name), getattr(second, name))
@@ -286,7 +298,7 @@ def test_an_unwritable_cache_is_only_a_warning(
     tiny_mnist.write(tmp_path / "mnist")
     with caplog.at_level(logging.WARNING):
         assert len(public("mnist", tmp_path).train_y) == 20
-    assert "not kept for the next run" in caplog.text
+    assert "mnist is not cached" in caplog.text
 
 
 # As torchvision's and Keras' lists have them, and, of unpacked MNIST files, several others.
@@ -339,18 +351,18 @@ SIZE_AND_SHA256 = {
 
 
 def test_the_catalogue_has_the_published_checksums() -> None:
-    members = [member for files in FILE_SETS.values() for member in files.members]
-    forms = {name: digest for member in members for name, digest in member.forms}
+    files = [forms for known in DATASETS.values() for forms in known.files.values()]
+    forms = {name: digest for forms in files for name, digest in forms.items()}
     assert {name.replace(".idx", "-idx"): digest for name, digest in forms.items()} == MD5
-    downloads = [item for files in FILE_SETS.values() for item in files.downloads]
+    downloads = [item for known in DATASETS.values() for item in known.downloads]
     assert {item.file: (item.size, item.sha256) for item in downloads} == SIZE_AND_SHA256
 
 
 def test_every_download_has_mirrors_of_different_hosts() -> None:
-    for files in FILE_SETS.values():
-        for item in files.downloads:
-            assert len({urlsplit(url).hostname for url in item.urls}) == len(item.urls) >= 2
-            assert all(url.endswith("/" + item.file) for url in item.urls)
+    for known in DATASETS.values():
+        hosts = {urlsplit(url).hostname for url in known.mirrors}
+        assert len(hosts) == len(known.mirrors) >= 2
+        assert all(url.startswith("https://") and url.endswith("/") for url in known.mirrors)
 
 
 def test_an_unknown_public_set_is_an_error() -> None:

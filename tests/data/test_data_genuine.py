@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 
 import pytest
 import torch
 
 from groupella.data import load, public, verify
-from groupella.data._catalogue import file_set
-from groupella.data._locate import data_directory, locate
+from groupella.data._catalogue import DATASETS
+from groupella.data._copies import locate
 
 PLACE = os.environ.get("GROUPELLA_DATA")
 
@@ -18,8 +19,7 @@ PLACE = os.environ.get("GROUPELLA_DATA")
 def genuine(name: str) -> str:
     if not PLACE:
         pytest.skip("GROUPELLA_DATA is not set: no genuine data to read")
-    directory = data_directory(PLACE)
-    if directory is None or not locate(file_set(name), directory):
+    if not locate(name, Path(PLACE)):
         pytest.skip(f"GROUPELLA_DATA holds no {name}")
     return PLACE
 
@@ -32,8 +32,9 @@ def test_mnist_is_the_one_everybody_knows() -> None:
     assert images.test_x.shape == (10_000, 1, 28, 28)
     assert images.train_y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert float(images.train_x.float().mean() / 255) == pytest.approx(0.1307, abs=1e-4)
-    located = locate(file_set("mnist"), data_directory(place))[0]
-    for item, path in zip(file_set("mnist").downloads, located.paths, strict=True):
+    paths = locate("mnist", Path(place))[0].paths
+    for item in DATASETS["mnist"].downloads:
+        path = paths[item.file]
         if path.name == item.file:
             assert path.stat().st_size == item.size
             assert hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from groupella.data import DataError, from_folder, load
-from groupella.data._pictures import read_picture
+from groupella.data._own import read_picture
 
 ROTATED = {1: 0, 6: 3, 3: 2, 8: 1}  # EXIF orientation: quarter turns to the left that mend it
 

@@ -10,8 +10,7 @@ import torch
 from scipy import ndimage
 
 from groupella.data import Resized, Rotated, Translated
-from groupella.data._resize import on_canvas, resize
-from groupella.data._transforms import rotated
+from groupella.data._transforms import on_canvas, resize, rotated
 
 
 def square_symmetries(x: torch.Tensor) -> list[torch.Tensor]:
@@ -127,12 +126,11 @@ def test_a_canvas_keeps_corners() -> None:
 
 
 def test_many_images_are_treated_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    from groupella.data import _resize, _transforms
+    from groupella.data import _images
 
     x = torch.rand(30, 1, 8, 8)
     whole = [t(x, x[:, 0], 12, np.random.default_rng(3))[0] for t in (Translated(2), Rotated())]
-    monkeypatch.setattr(_transforms, "CHUNK", 7)
-    monkeypatch.setattr(_resize, "CHUNK", 7)
+    monkeypatch.setattr(_images, "CHUNK", 7)
     parts = [t(x, x[:, 0], 12, np.random.default_rng(3))[0] for t in (Translated(2), Rotated())]
     for a, b in zip(whole, parts, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
