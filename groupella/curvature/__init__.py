@@ -4,6 +4,8 @@
 for them. See docs/curvature.md.
 """
 
+from ._batches import batches as batches
+from ._collect import evaluation as evaluation
 from ._collect import listening as listening
 from ._curvature import Curvature as Curvature
 from ._curvature import curvature as curvature

@@ -1,4 +1,4 @@
-"""Inputs, batch by batch, and how many data they stand for."""
+"""Data, batch by batch, and how many data they stand for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ import torch
 from torch import Tensor
 
 from ._modes import Subset
+
+
+def batches(
+    data: tuple[Tensor, Tensor] | Iterable[Any], batch_size: int = 256
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Iterate over batches (x, y) of a pair of tensors, or over those of an iterable."""
+    if _is_pair(data):
+        x, y = data
+        _inputs(data)
+        data = zip(x.split(batch_size), y.split(batch_size), strict=True) if len(x) else ()
+    for batch in data:
+        if not _is_pair(batch):
+            raise TypeError(
+                "data must be a pair (x, y) or an iterable of such pairs, got a "
+                f"{type(batch).__name__} in the place of a pair."
+            )
+        yield _inputs(batch), batch[1]
 
 
 class Inputs:
@@ -45,13 +62,7 @@ class Inputs:
 
     def _of_batches(self, data: Iterable[Any]) -> Iterator[Tensor]:
         left = None if self._subset is None else self._subset.n
-        for batch in data:
-            if not _is_pair(batch):
-                raise TypeError(
-                    "data must be a pair (x, y) or an iterable of such pairs, got a "
-                    f"{type(batch).__name__} in the place of a pair."
-                )
-            x = _inputs(batch)
+        for x, _ in batches(data):
             self.seen += x.shape[0]
             if left is not None:
                 x = x[:left]

@@ -116,20 +116,29 @@ def listening(network: nn.Module, tape: BatchTape, relayout: bool) -> Iterator[N
 
 
 @contextmanager
+def evaluation(network: nn.Module) -> Iterator[None]:
+    """Put the network into evaluation mode; each module returns to its own mode on leaving."""
+    modes = [(m, m.training) for m in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
 def undisturbed(network: nn.Module, keep: frozenset[str]) -> Iterator[None]:
     """Evaluation mode, and all parameters frozen but those in `keep`; put back on leaving."""
-    training = [(m, m.training) for m in network.modules()]
     required = [(p, p.requires_grad) for p in network.parameters()]
     state = torch.get_rng_state()
     try:
-        network.eval()
         for name, parameter in network.named_parameters():
             if name not in keep:
                 parameter.requires_grad_(False)
-        yield
+        with evaluation(network):
+            yield
     finally:
-        for module, flag in training:
-            module.training = flag
         for parameter, flag in required:
             parameter.requires_grad_(flag)
         torch.set_rng_state(state)

@@ -6,12 +6,16 @@ precisions,
     log p(D) ≈ log p(D | w) + log p(w) + P/2 log 2π − ½ log |H + diag δ|
              = log p(D | w) − Σ_g [ ½ δ_g ‖w_g‖² + ½ Σ_i log(1 + λ_gi / δ_g) ],
 
-g over prior groups, λ_gi the eigenvalues of the group's blocks: the data fit, less one Occam factor
-a group. `observe` stores the eigenvalues; after it, value, gradient and steps in the precisions
-cost no further pass over the data.
+g over prior groups, λ_gi the eigenvalues of the group's blocks: the data fit minus one Occam factor
+per group (MacKay 1992; Immer et al. 2021). `observe` stores the eigenvalues; after it, value,
+gradient and steps in the precisions need no further pass over the data.
 
-The noise σ of a Gaussian likelihood scales H by σ⁻², so it is learned from the same cache:
-∂/∂log σ = SSE/σ² − M + γ, with M the number of observed outputs and γ summed over groups.
+Gaussian noise σ scales H by σ⁻², so it is learned from the same cache: ∂/∂log σ = SSE/σ² − M + γ,
+with M the number of observed outputs and γ summed over groups.
+
+MacKay, "Bayesian interpolation", Neural Computation 4(3), 1992.
+Immer, Bauer, Fortuin, Rätsch, Khan, "Scalable marginal likelihood estimation for model selection in
+deep learning", ICML 2021.
 """
 
 from __future__ import annotations
@@ -19,28 +23,45 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 
 from groupella.curvature import Curvature, KroneckerBlock, curvature, hypergradient
-from groupella.evidence.likelihoods import Gaussian, Likelihood
 
-from ._fit_of_data import Batches, DataFit, data_fit
+from ._fit_of_data import Data, DataFit, data_fit
 from ._linearised import best_log_precision, group_profile, shrink_weights
 from ._prior import Prior
 from ._report import EvidenceReport, GroupTerm
 from ._spectrum import Spectrum
+from .likelihoods import Likelihood
 
 Method = Literal["adam", "fixed_point", "linearised"]
+T = TypeVar("T")
 
 
 class Evidence:
-    """The evidence of `network` under `likelihood` and `prior`.
+    """The Laplace evidence of a network.
 
-    A network's own loop needs three calls: `loss` for the weights, `update` now and then for the
-    precisions, and `selection(network, evidence)` at the end.
+    A training loop needs three calls: `loss` for the weights, `update` now and then for the
+    precisions, and `groupella.decide.selection(network, evidence)` at the end.
+
+    Parameters
+    ----------
+    network
+        Any network whose trainable parameters are weights of shared linear maps or of nn.Linear and
+        nn.ConvNd.
+    likelihood
+        One of `groupella.evidence.likelihoods`, or a `Likelihood` of your own.
+    prior
+        Prior precisions; by default `Prior.from_network(network)`.
+
+    Raises
+    ------
+    ValueError
+        If the prior does not cover exactly the parameters of the network.
     """
 
     def __init__(
@@ -56,95 +77,114 @@ class Evidence:
         self._fit: DataFit | None = None
 
     def loss(self, f: Tensor, y: Tensor, n_data: int) -> Tensor:
-        """−log p(y | f) / batch + ½ Σ δ‖w‖² / N, whose minimum over all data is the MAP."""
+        """Return −log p(y | f) / batch + ½ Σ δ‖w‖² / N, whose minimum over all data is the MAP.
+
+        Parameters
+        ----------
+        f, y
+            Network outputs (batch, K) and targets of a batch.
+        n_data
+            N, the number of examples in the training set.
+        """
         fit = -self.likelihood.log_likelihood(f, y) / f.shape[0]
         return fit + self.prior.penalty(self.network).to(fit) / n_data
 
     def observe(self, blocks: Curvature, fit: DataFit) -> None:
-        """Remember curvature and data fit of the present weights."""
+        """Store the curvature and the data fit of the present weights."""
         self._spectrum = Spectrum.of(blocks, self.prior, constants=self.constants)
         self._blocks = blocks
         self._fit = fit
 
     def collect(
         self,
-        data: tuple[Tensor, Tensor] | Batches,
+        data: Data,
         *,
-        subset: int | None = None,
+        curvature_data: Data | None = None,
         gradient: bool = False,
+        group: dist.ProcessGroup | None = None,
         **options: Any,
     ) -> None:
-        """Pass over `data`: curvature on `subset` of them (all by default), fit on all.
+        """Pass over the data and `observe` their curvature and fit.
 
-        `data` is a pair (x, y) of tensors or a re-iterable of batches such as a DataLoader; further
-        options go to `groupella.curvature.curvature`. `gradient=True` also takes the gradient
-        of the fit, which the method "linearised" uses.
+        Parameters
+        ----------
+        data
+            A pair (x, y) of tensors, or a re-iterable of batches such as a DataLoader.
+        curvature_data
+            The part of `data` on which to compute the curvature, in either form; by default all.
+            It represents all of `data`. `subset=n` lets n examples be chosen instead.
+        gradient
+            Whether to compute the gradient of the fit, which the method "linearised" uses.
+        group
+            Process group of torch.distributed to sum over; each process passes its own data.
+        options
+            Passed to `groupella.curvature.curvature`: `subset`, `mode`, `approximation`, …
         """
         blocks = curvature(
             self.network,
             self.likelihood,
-            data,
-            subset=subset,
-            ignore=self.uncovered,
+            data if curvature_data is None else curvature_data,
+            ignore=self.prior.hyperparameters,
+            group=group,
             **options,
         )
-        fit = data_fit(self.network, self.likelihood, data, gradient=gradient)
+        fit = data_fit(self.network, self.likelihood, data, gradient=gradient, group=group)
+        if curvature_data is not None:
+            blocks = _representing(blocks, fit.n_data)
         self.observe(blocks, fit)
 
     @property
     def constants(self) -> frozenset[str]:
-        """Parameters that do not require a gradient: not random, so without prior and curvature."""
+        """Parameters that do not require a gradient: they have neither prior nor curvature."""
         return frozenset(n for n, p in self.network.named_parameters() if not p.requires_grad)
 
     @property
-    def uncovered(self) -> tuple[str, ...]:
-        """Parameters for which no curvature block is wanted: the network's hyperparameters."""
-        return self.prior.hyperparameters
-
-    @property
     def is_observed(self) -> bool:
+        """Whether curvature and fit have been collected."""
         return self._spectrum is not None
 
     @property
     def blocks(self) -> Curvature:
         """The curvature last observed."""
-        if self._blocks is None:
-            raise RuntimeError("no curvature yet: call collect(data) or update(data) first")
-        return self._blocks
+        return _observed(self._blocks)
 
     @property
     def fit(self) -> DataFit:
         """The data fit last observed."""
-        if self._fit is None:
-            raise RuntimeError("no data fit yet: call collect(data) or update(data) first")
-        return self._fit
+        return _observed(self._fit)
 
     @property
     def spectrum(self) -> Spectrum:
-        """Eigenvalues at the present noise."""
-        if self._spectrum is None:
-            raise RuntimeError("no curvature yet: call collect(data) or update(data) first")
-        return self._spectrum.scaled(self.noise_scale) if self.learns_noise else self._spectrum
+        """The eigenvalues at the present noise."""
+        found = _observed(self._spectrum)
+        return found if self.learned_noise is None else found.scaled(self.noise_scale)
 
     @property
     def noise_scale(self) -> float:
-        """By how much the change of noise since `observe` multiplies the curvature."""
-        return self.fit.noise_scale(self.likelihood) if self.learns_noise else 1.0
+        """The factor by which the change of noise since `observe` scales the curvature."""
+        return 1.0 if self.learned_noise is None else self.fit.noise_scale(self.likelihood)
 
     @property
-    def learns_noise(self) -> bool:
-        return isinstance(self.likelihood, Gaussian) and self.likelihood.log_noise.requires_grad
+    def learned_noise(self) -> nn.Parameter | None:
+        """log σ of the likelihood where it is learned, else None."""
+        noise = self.likelihood.log_noise
+        return noise if noise is not None and noise.requires_grad else None
+
+    @property
+    def log_evidence(self) -> float:
+        """log p(D) in nats, from what was observed last."""
+        return float(self.log_marginal_likelihood().detach())
 
     def log_marginal_likelihood(
         self,
         blocks: Mapping[str, KroneckerBlock] | None = None,
         log_likelihood: Tensor | float | None = None,
     ) -> Tensor:
-        """log p(D), a float64 scalar, differentiable in the log-precisions.
+        """Return log p(D), a float64 scalar that is differentiable in the log-precisions.
 
-        Without arguments, from what was observed last. With blocks that carry a graph
-        (`curvature(..., differentiable=True)`) and a log likelihood that does, differentiable in
-        the parameters of that graph too.
+        Without arguments it uses what was observed last. Blocks with a graph
+        (`curvature(..., differentiable=True)`) and a log likelihood of the same data make it
+        differentiable in the parameters of that graph, too.
         """
         fitted: Tensor | float
         if blocks is None:
@@ -166,27 +206,33 @@ class Evidence:
         return self.prior.squared_norms(self.network).detach()
 
     def effective_parameters(self) -> Tensor:
-        """γ of every group: (groups,) float64."""
+        """Return γ of every group: (groups,) float64."""
         return self.spectrum.effective_parameters(self.prior.log_precision)
 
     def gradient(self) -> Tensor:
-        """∂ log p(D) / ∂ log δ in closed form: ½ (γ − δ‖w‖²), zero for groups not learned."""
+        """Return ∂ log p(D) / ∂ log δ = ½ (γ − δ‖w‖²), zero for groups that are not learned."""
         gradient = 0.5 * (self.effective_parameters() - self.prior.precisions * self.squared_norms)
         return torch.where(self.prior.learned, gradient, torch.zeros_like(gradient))
 
     def noise_gradient(self) -> float:
-        """∂ log p(D) / ∂ log σ for a Gaussian likelihood."""
+        """Return ∂ log p(D) / ∂ log σ for Gaussian noise."""
         squares, outputs = self.fit.squares, self.fit.outputs
-        assert isinstance(self.likelihood, Gaussian)
+        assert self.likelihood.log_noise is not None
         variance = math.exp(2 * float(self.likelihood.log_noise.detach()))
         return squares / variance - outputs + float(self.effective_parameters().sum())
 
     def step(self, method: Method = "fixed_point", steps: int = 10, lr: float = 0.1) -> None:
-        """Raise the evidence in precisions (and noise) from the cache, without touching the data.
+        """Raise the evidence in the precisions and the noise without a pass over the data.
 
-        "fixed_point" is MacKay's δ ← γ/‖w‖², repeated `steps` times; "adam" makes `steps` of Adam
-        on log δ with rate `lr`; "linearised" takes the best δ with the weights following, and
-        shrinks the weights of groups whose precision rose accordingly.
+        Parameters
+        ----------
+        method
+            "fixed_point": MacKay's update δ ← γ/‖w‖²; "adam": Adam on log δ; "linearised": the best
+            δ with the weights following, which shrinks the weights of groups whose precision rose.
+        steps
+            Number of updates, for "fixed_point" and "adam".
+        lr
+            Learning rate of "adam".
         """
         if method == "fixed_point":
             self._fixed_point(steps)
@@ -201,33 +247,40 @@ class Evidence:
 
     def update(
         self,
-        data: tuple[Tensor, Tensor] | Batches,
+        data: Data,
         method: Method = "fixed_point",
         steps: int = 10,
         lr: float = 0.1,
-        *,
-        subset: int | None = None,
         **options: Any,
     ) -> float:
-        """`collect`, then `step`; returns the log evidence afterwards."""
-        self.collect(data, subset=subset, gradient=method == "linearised", **options)
+        """`collect(data, **options)`, then `step`; return the log evidence afterwards."""
+        self.collect(data, gradient=method == "linearised", **options)
         self.step(method, steps, lr)
-        return float(self.log_marginal_likelihood().detach())
+        return self.log_evidence
 
     def hyper_gradient(
         self,
-        data: tuple[Tensor, Tensor] | Batches,
+        data: Data,
         names: Sequence[str] | None = None,
         *,
         n_data: int | None = None,
         **options: Any,
     ) -> dict[str, Tensor]:
-        """∂ log p(D) / ∂ of parameters inside the network, through fit and factors.
+        """Return ∂ log p(D) / ∂ of parameters inside the network, through fit and factors.
 
-        `names` are qualified names; by default the prior's hyperparameters (lengthscales, anchor
-        positions). `data` may be a part of the `n_data` data and then stands for all of them.
-        Options, such as `passes=2` to save memory, go to `groupella.curvature.hypergradient`.
         Nothing is written to `.grad`.
+
+        Parameters
+        ----------
+        data
+            A pair (x, y) of tensors or a re-iterable of batches.
+        names
+            Qualified names of the parameters; by default the prior's hyperparameters (lengthscales,
+            anchor positions).
+        n_data
+            The number of examples that `data` represent; by default their own number.
+        options
+            Passed to `groupella.curvature.hypergradient`, such as `passes=2` to save memory.
         """
         chosen = list(self.prior.hyperparameters if names is None else names)
         if not chosen:
@@ -237,8 +290,7 @@ class Evidence:
         represented = fit.n_data if n_data is None else n_data
 
         def occam(blocks: Curvature) -> Tensor:
-            whole = {k: replace(b, n_data=float(represented)) for k, b in blocks.items()}
-            return self.log_marginal_likelihood(whole, 0.0)
+            return self.log_marginal_likelihood(_representing(blocks, represented), 0.0)
 
         _, found = hypergradient(
             occam,
@@ -246,14 +298,14 @@ class Evidence:
             self.likelihood,
             data,
             chosen,
-            ignore=[n for n in self.uncovered if n not in chosen],
+            ignore=[n for n in self.prior.hyperparameters if n not in chosen],
             **options,
         )
         share = represented / fit.n_data
         return {n: g - share * fit.gradient[n] for n, g in found.items()}
 
     def report(self) -> EvidenceReport:
-        """The evidence taken apart: data fit, and for each group its Occam factor and γ."""
+        """Return the terms of the evidence: data fit, and each group's Occam factor and γ."""
         with torch.no_grad():
             log_precision = self.prior.log_precision
             norms = self.squared_norms
@@ -273,14 +325,20 @@ class Evidence:
                 for group, delta, norm, volume, gamma in values
             )
         fitted = self.fit.log_likelihood(self.likelihood)
-        noise = None
-        if isinstance(self.likelihood, Gaussian):
-            noise = float(self.likelihood.noise.detach())
-        return EvidenceReport(self.fit.n_data, fitted, terms, noise)
+        return EvidenceReport(self.fit.n_data, fitted, terms, self.noise)
+
+    @property
+    def noise(self) -> float | None:
+        """The standard deviation of Gaussian noise, None for other likelihoods."""
+        noise = self.likelihood.log_noise
+        return None if noise is None else float(noise.detach().exp())
 
     def _fixed_point(self, steps: int) -> None:
-        """γ decreases with δ, so repeated steps alternate around the maximum, and where δ ≫ λ they
-        would never settle: after the first, each goes half-way (in log δ), which converges."""
+        """MacKay's updates, damped.
+
+        γ decreases with δ, so repeated updates alternate around the maximum and do not converge
+        where δ ≫ λ. All but the first therefore go half of the way in log δ.
+        """
         prior = self.prior
         norms = self.squared_norms
         for step in range(steps):
@@ -289,55 +347,43 @@ class Evidence:
             target = torch.where(prior.learned, target, before)
             with torch.no_grad():
                 prior.log_precision.copy_(target if step == 0 else 0.5 * (before + target))
-            if self.learns_noise:
-                self._noise_fixed_point()
+            if self.learned_noise is not None:
+                self._noise_fixed_point(self.learned_noise)
             elif float((target - before).abs().max()) < 1e-10:
                 break
 
-    def _noise_fixed_point(self) -> None:
+    def _noise_fixed_point(self, log_noise: nn.Parameter) -> None:
         """σ² ← SSE / (M − γ), MacKay's other equation."""
-        assert isinstance(self.likelihood, Gaussian)
         gamma = float(self.effective_parameters().sum())
         freedom = max(self.fit.outputs - gamma, 1e-3 * self.fit.outputs)
         variance = max(self.fit.squares / freedom, 1e-12)
         with torch.no_grad():
-            self.likelihood.log_noise.fill_(0.5 * math.log(variance))
+            log_noise.fill_(0.5 * math.log(variance))
 
     def _linearised(self) -> None:
-        prior = self.prior
-        scale = self.noise_scale
+        prior, network, blocks, scale = self.prior, self.network, self.blocks, self.noise_scale
         found = prior.log_precision.detach().clone()
         learned = prior.learned.tolist()
         for i, group in enumerate(prior):
             if not learned[i]:
                 continue
+            before = float(found[i].exp())
             values, squares = group_profile(
-                group,
-                self.blocks,
-                self.network,
-                float(found[i].exp()),
-                self.fit.gradient,
-                scale,
+                group, blocks, network, before, self.fit.gradient, scale
             )
             if values.numel():
-                before = float(found[i].exp())
                 found[i] = best_log_precision(values, squares, prior.bounds)
-                shrink_weights(
-                    group, self.blocks, self.network, before, float(found[i].exp()), scale
-                )
+                shrink_weights(group, blocks, network, before, float(found[i].exp()), scale)
         with torch.no_grad():
             prior.log_precision.copy_(found)
-        if self.learns_noise:
-            self._noise_fixed_point()
+        if self.learned_noise is not None:
+            self._noise_fixed_point(self.learned_noise)
 
     def hyper_optimiser(self, lr: float = 0.1) -> torch.optim.Adam:
-        """The Adam optimiser of log-precisions and log noise; made when first needed."""
+        """Return the Adam optimiser of log-precisions and log noise, created when first needed."""
         if self.optimiser is None:
-            parameters: list[nn.Parameter] = [self.prior.log_precision]
-            if self.learns_noise:
-                assert isinstance(self.likelihood, Gaussian)
-                parameters.append(self.likelihood.log_noise)
-            self.optimiser = torch.optim.Adam(parameters, lr=lr)
+            learned = [p for p in (self.prior.log_precision, self.learned_noise) if p is not None]
+            self.optimiser = torch.optim.Adam(learned, lr=lr)
         return self.optimiser
 
     def _adam(self, steps: int, lr: float) -> None:
@@ -346,16 +392,14 @@ class Evidence:
             group["lr"] = lr
         for _ in range(steps):
             self.prior.log_precision.grad = -self.gradient()
-            if self.learns_noise:
-                assert isinstance(self.likelihood, Gaussian)
-                noise = self.likelihood.log_noise
+            if (noise := self.learned_noise) is not None:
                 noise.grad = torch.full_like(noise, -self.noise_gradient())
             optimiser.step()
             self.prior.clamp_()
         optimiser.zero_grad(set_to_none=True)
 
     def _check_names(self) -> None:
-        present = {n for n, _ in self.network.named_parameters()}
+        present = dict(self.network.named_parameters())
         absent = [p for g in self.prior for p in g.parameters if p not in present]
         if absent:
             raise ValueError(
@@ -363,11 +407,20 @@ class Evidence:
                 "which this network does not have"
             )
         covered = {p for g in self.prior for p in g.parameters} | set(self.prior.hyperparameters)
-        bare = [
-            n for n, p in self.network.named_parameters() if p.requires_grad and n not in covered
-        ]
+        bare = [n for n, p in present.items() if p.requires_grad and n not in covered]
         if bare:
             raise ValueError(
                 f"the prior has no group for {', '.join(bare[:3])}; make it with "
                 "Prior.from_network(network) after the network is complete"
             )
+
+
+def _observed(found: T | None) -> T:
+    if found is None:
+        raise RuntimeError("no curvature yet: call collect(data) or update(data) first")
+    return found
+
+
+def _representing(blocks: Curvature, n: int) -> Curvature:
+    """The curvature of a part of the data, scaled to represent n of them."""
+    return Curvature({k: replace(b, n_data=float(n)) for k, b in blocks.items()}, n)

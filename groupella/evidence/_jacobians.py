@@ -19,10 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from groupella.curvature import KroneckerBlock, listening
+from groupella.curvature import KroneckerBlock, evaluation, listening
 from groupella.nn.shared_maps import BlockMap, SharedLinearMap
-
-from ._fit_of_data import evaluation
 
 Bases = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 

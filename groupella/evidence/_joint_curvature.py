@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from groupella.evidence.likelihoods import Likelihood
+from groupella.curvature import evaluation
 
-from ._fit_of_data import evaluation
 from ._jacobians import jacobian_columns
 from ._spectrum import NonFiniteError
+from .likelihoods import Likelihood
 
 ROWS = 2**24  # numbers of a Jacobian held at once
 AT_ONCE = 256  # data

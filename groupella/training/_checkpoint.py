@@ -1,21 +1,15 @@
-"""Checkpoints: one safetensors file, tensors and JSON state together, written atomically.
+"""Checkpoints: one safetensors file with tensors and JSON state, written atomically.
 
-A checkpoint is a single file. Its tensors are a flat dictionary; everything else (counters,
-settings, the description of the network) is one JSON text in the file's metadata, beside a SHA-256
-digest of that text and of every tensor. Nothing is pickled, so a checkpoint from a stranger can be
-read without running their code.
-
-Writing goes to a temporary file in the same directory, which is flushed to the disk and renamed
-over the old one: whenever the process dies, the name holds either the old checkpoint or the new
-one, whole. Reading verifies the digest before anything is handed out.
+Tensors are a flat dictionary; everything else (counters, settings, the description of the network)
+is one JSON text in the file's metadata, with a SHA-256 digest of that text and of every tensor.
+Nothing is pickled, so reading a checkpoint from a stranger does not run their code. The digest is
+verified before anything is returned.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +19,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from groupella._files import replacing
 
 FORMAT = "groupella-checkpoint"
 VERSION = 1
@@ -48,9 +44,7 @@ class Checkpoint:
 
 
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> Path:
-    """Write `checkpoint` to `path` atomically and durably. Returns the path."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write `checkpoint` to `path` atomically and durably; return the path."""
     tensors = _independent(checkpoint.tensors)
     text = json.dumps(checkpoint.state, sort_keys=True)
     metadata = {
@@ -59,21 +53,21 @@ def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> Path:
         "state": text,
         "digest": _digest(tensors, text),
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(path, durable=True) as temporary:
         save_file(tensors, temporary, metadata=metadata)
-        _flush(temporary)
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-    _flush(path.parent)
-    _sweep(path)
-    return path
+    return Path(path)
 
 
 def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> Checkpoint:
-    """Read and verify a checkpoint; `CheckpointError` says what is wrong with a bad one."""
+    """Return the checkpoint in a file, with its tensors on `device`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no file.
+    CheckpointError
+        If the file is truncated, altered, of another version or not a checkpoint.
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint at {path}")
@@ -128,31 +122,3 @@ def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Ask the system to put a file (or a directory's entries) on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sweep(path: Path) -> None:
-    """Remove temporary files that processes no longer alive left beside `path`."""
-    for stale in path.parent.glob(f".{path.name}.*.tmp"):
-        owner = stale.name.rsplit(".", 2)[-2]
-        if owner.isdigit() and not _alive(int(owner)):
-            with contextlib.suppress(OSError):
-                stale.unlink()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -80,7 +80,7 @@ class Fit:
     def log_evidence(self) -> float:
         """Of the final weights and precisions, in nats."""
         self._observe()
-        return float(self.evidence.log_marginal_likelihood().detach())
+        return self.evidence.log_evidence
 
     def selection(self, data: Any = None, **options: Any) -> Selection:
         """What each layer obeys; see `groupella.evidence.selection`."""

@@ -6,7 +6,7 @@ import platform
 import warnings
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ._checkpoint import Checkpoint, CheckpointError
 from ._diagnosis import check_parameters
@@ -24,10 +24,9 @@ def state_of(run: Run) -> Checkpoint:
     sections: dict[str, dict[str, Tensor]] = {
         "network": run.network.state_dict(),
         "prior": run.evidence.prior.state_dict(),
+        "likelihood": run.evidence.likelihood.state_dict(),
         "random": random_tensors,
     }
-    if isinstance(run.evidence.likelihood, nn.Module):
-        sections["likelihood"] = run.evidence.likelihood.state_dict()
     optimisers = {}
     for name, optimiser in run.optimisers().items():
         sections[name], optimisers[name] = optimiser_state(optimiser)
@@ -72,8 +71,7 @@ def restore(run: Run, checkpoint: Checkpoint, source: object) -> None:
     run.network.load_state_dict(checkpoint.section("network"))
     run.evidence.prior.load_state_dict(checkpoint.section("prior"))
     run.evidence.prior.hold_out(run.network)
-    if isinstance(run.evidence.likelihood, nn.Module):
-        run.evidence.likelihood.load_state_dict(checkpoint.section("likelihood"))
+    run.evidence.likelihood.load_state_dict(checkpoint.section("likelihood"))
     for name, optimiser in run.optimisers().items():
         load_optimiser_state(optimiser, checkpoint.section(name), state["optimisers"][name])
     set_global_states(checkpoint.section("random"), state["random"])

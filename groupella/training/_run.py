@@ -7,32 +7,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from groupella.curvature import Curvature, curvature, exact, mc
-from groupella.evidence import (
-    DataFit,
-    Evidence,
-    JitterWarning,
-    NonFiniteError,
-    data_fit,
-    evaluation,
-    prune,
-)
-from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from groupella.curvature import evaluation, exact, mc
+from groupella.evidence import Evidence, JitterWarning, NonFiniteError, prune
 
-from ._data import Examples, check_batch
+from ._data import Batches, Examples, check_batch
 from ._diagnosis import check_parameters, culprit
 from ._distributed import Processes
 from ._history import EpochRecord, History
 from ._interruption import Interruption
-from ._optimisers import (
-    learning_rate,
-    set_learning_rate,
-)
+from ._optimisers import learning_rate, set_learning_rate
 from ._randomness import (
     curvature_subset,
     derived_seed,
@@ -140,46 +127,37 @@ class Run:
         return record
 
     def collect(self, epoch: int, gradient: bool = False, stoppable: bool = False) -> None:
-        """Curvature on the epoch's subset and fit on all data, over all processes.
+        """Collect the evidence: curvature on the epoch's subset, fit on all data and processes.
 
-        Nothing is changed before the end, so that `StoppingError` between two batches, after a
-        signal, loses nothing. There is none in several processes, which must agree on what they do,
-        and none at the end of a time limit, so that the shortest one gets on.
+        With `stoppable`, a signal raises `StoppingError` after the current batch. Nothing has
+        changed by then. Several processes do not stop here, since they must agree on what they do;
+        nor does a time limit, so that even the shortest one makes progress.
         """
-        settings, processes = self.settings, self.processes
-        n = self.examples.n
-        subset = curvature_subset(settings.seed, epoch, n, settings.curvature_subset)
-        samples = settings.curvature_samples
-        mode = exact() if samples is None else mc(samples, derived_seed(settings.seed, "mc", epoch))
-
+        settings, processes, n = self.settings, self.processes, self.examples.n
+        samples, seed = settings.curvature_samples, derived_seed(settings.seed, "mc", epoch)
         before = global_states()
 
-        def batches(indices: Tensor) -> Iterator[Any]:
-            for batch in self.examples.batches(processes.share(indices), settings.curvature_batch):
-                if stoppable and processes.world == 1 and self.interruption.signal is not None:
-                    set_global_states(*before)
-                    raise StoppingError
-                yield batch
+        def check() -> None:
+            if stoppable and processes.world == 1 and self.interruption.signal is not None:
+                set_global_states(*before)
+                raise StoppingError
 
-        blocks = curvature(
-            self.network,
-            self.evidence.likelihood,
-            batches(subset),
-            mode=mode,
-            approximation=settings.approximation,
-            ignore=self.evidence.uncovered,
-            group=processes.group,
-        )
-        fit = data_fit(
-            self.network,
-            self.evidence.likelihood,
+        def batches(indices: Tensor) -> Batches:
+            share = processes.share(indices)
+            return self.examples.batches(share, settings.curvature_batch, check)
+
+        self.evidence.collect(
             batches(torch.arange(n)),
+            curvature_data=batches(self._curvature_subset(epoch)),
             gradient=gradient,
+            group=processes.group,
+            mode=exact() if samples is None else mc(samples, seed),
+            approximation=settings.approximation,
         )
-        self.evidence.observe(_representing(blocks, n), self._total_fit(fit))
 
     def _gradient(self, indices: Tensor, batch: int) -> tuple[float, float]:
-        """Leave ∇ of the mean −log p over the global batch in `.grad`; its sum, and hits."""
+        """Leave ∇ of the mean −log p over the global batch in `.grad`; return Σ −log p and the
+        number of right predictions."""
         likelihood = self.evidence.likelihood
         nll, correct, finite = 0.0, 0.0, True
         x = None
@@ -195,7 +173,7 @@ class Run:
             finite = nll == nll and abs(nll) != float("inf")
             if finite:
                 torch.autograd.backward(loss / batch)
-                correct = hits(likelihood, f.detach(), y)
+                correct = self._correct(f.detach(), y)
         asked = float(bool(self.interruption))
         nll, correct, spoilt, asked = self.processes.totals(nll, correct, float(not finite), asked)
         self.is_asked_to_stop = asked > 0
@@ -219,7 +197,7 @@ class Run:
             if self.network_hyper is not None:
                 self._network_hyper_step(rate)
         gone = prune(self.evidence) if settings.prunes_after(epoch) else []
-        value = float(self.evidence.log_marginal_likelihood().detach())
+        value = self.evidence.log_evidence
         if value != value:
             raise NonFiniteError("the log evidence is NaN although all its factors are finite")
         remarks = [str(w.message) for w in caught if issubclass(w.category, JitterWarning)]
@@ -230,7 +208,7 @@ class Run:
         """A step up the evidence for lengthscales and anchor positions, in every process alike."""
         assert self.network_hyper is not None
         settings, n = self.settings, self.examples.n
-        subset = curvature_subset(settings.seed, self.counters.epoch, n, settings.curvature_subset)
+        subset = self._curvature_subset(self.counters.epoch)
         found = self.evidence.hyper_gradient(
             self.examples.batches(subset, settings.curvature_batch),
             self.hyper_names,
@@ -247,32 +225,26 @@ class Run:
         self.network_hyper.zero_grad(set_to_none=True)
 
     def _record(self, started: float, log_evidence: float | None) -> EpochRecord:
-        counters, evidence, n = self.counters, self.evidence, self.examples.n
-        nll = counters.nll / max(counters.seen, 1)
-        penalty = float(evidence.prior.penalty(self.network).detach()) / n
+        counters, evidence = self.counters, self.evidence
+        seen = max(counters.seen, 1)
+        names = evidence.prior.names
         gammas = None
         if log_evidence is not None:
-            gammas = dict(
-                zip(evidence.prior.names, evidence.effective_parameters().tolist(), strict=True)
-            )
-        likelihood = evidence.likelihood
-        accurate = isinstance(likelihood, Categorical | Bernoulli)
-        noise = float(likelihood.noise.detach()) if isinstance(likelihood, Gaussian) else None
+            gammas = dict(zip(names, evidence.effective_parameters().tolist(), strict=True))
+        penalty = float(evidence.prior.penalty(self.network).detach()) / self.examples.n
         validation_nll, validation_accuracy = self._validate()
         step = (counters.epoch + 1) * self.steps_per_epoch - 1
         return EpochRecord(
             epoch=counters.epoch,
-            objective=nll + penalty,
-            nll=nll,
-            accuracy=counters.correct / max(counters.seen, 1) if accurate else None,
+            objective=counters.nll / seen + penalty,
+            nll=counters.nll / seen,
+            accuracy=counters.correct / seen if evidence.likelihood.has_classes else None,
             lr=learning_rate(self.settings.schedule, self.settings.lr, step, self.total_steps),
             seconds=time.perf_counter() - started,
             log_evidence=log_evidence,
-            precisions=dict(
-                zip(evidence.prior.names, evidence.prior.precisions.tolist(), strict=True)
-            ),
+            precisions=dict(zip(names, evidence.prior.precisions.tolist(), strict=True)),
             effective_parameters=gammas,
-            noise=noise,
+            noise=evidence.noise,
             validation_nll=validation_nll,
             validation_accuracy=validation_accuracy,
         )
@@ -280,29 +252,25 @@ class Run:
     def _validate(self) -> tuple[float | None, float | None]:
         if self.validation is None:
             return None, None
-        likelihood = self.evidence.likelihood
-        indices = self.processes.share(torch.arange(self.validation.n))
+        likelihood, n = self.evidence.likelihood, self.validation.n
+        indices = self.processes.share(torch.arange(n))
         nll = correct = 0.0
         with torch.no_grad(), evaluation(self.network):
             for x, y in self.validation.batches(indices, self.settings.curvature_batch):
                 f = self.network(x)
                 nll -= float(likelihood.log_likelihood(f, y))
-                correct += hits(likelihood, f, y)
-        n = self.validation.n
-        accurate = isinstance(likelihood, Categorical | Bernoulli)
+                correct += self._correct(f, y)
         nll, correct = self.processes.totals(nll, correct)
-        return nll / n, correct / n if accurate else None
+        return nll / n, correct / n if likelihood.has_classes else None
 
-    def _total_fit(self, fit: DataFit) -> DataFit:
-        """The fit over all processes."""
-        processes = self.processes
-        if processes.world == 1:
-            return fit
-        if fit.gradient is not None:
-            processes.add(fit.gradient.values())
-        value, count, outputs = processes.totals(float(fit.value), fit.n_data, fit.outputs)
-        total = torch.tensor(value, dtype=torch.float64)
-        return replace(fit, value=total, n_data=round(count), outputs=round(outputs))
+    def _correct(self, f: Tensor, y: Tensor) -> float:
+        """The number of right predictions; for several outputs per example, their mean."""
+        likelihood = self.evidence.likelihood
+        return len(y) * (likelihood.accuracy(likelihood.mean(f), y) or 0.0)
+
+    def _curvature_subset(self, epoch: int) -> Tensor:
+        settings = self.settings
+        return curvature_subset(settings.seed, epoch, self.examples.n, settings.curvature_subset)
 
     def _epoch_order(self) -> Tensor:
         epoch = self.counters.epoch
@@ -328,11 +296,10 @@ class Run:
             for n, p in self.network.named_parameters()
             if p.requires_grad and n not in self.hyper_names
         }
-        likelihood = self.evidence.likelihood
-        if not self.settings.learns_precisions and isinstance(likelihood, nn.Module):
-            for name, parameter in likelihood.named_parameters():
-                if parameter.requires_grad:
-                    trained[f"likelihood:{name}"] = parameter
+        for name, parameter in self.evidence.likelihood.named_parameters():
+            from_evidence = name == "log_noise" and self.settings.learns_precisions
+            if parameter.requires_grad and not from_evidence:
+                trained[f"likelihood:{name}"] = parameter
         return trained
 
     def optimisers(self) -> dict[str, torch.optim.Optimizer]:
@@ -356,18 +323,3 @@ def _passing_on_warnings() -> Iterator[list[warnings.WarningMessage]]:
     finally:
         for w in caught:
             warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
-
-
-def hits(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
-    """The number of right predictions; of several binary outputs a datum, their mean share."""
-    if isinstance(likelihood, Categorical):
-        return float((f.argmax(1) == y).sum())
-    if isinstance(likelihood, Bernoulli):
-        right = (f > 0) == (y.reshape(f.shape) > 0.5)
-        return float(right.double().reshape(len(f), -1).mean(1).sum())
-    return 0.0
-
-
-def _representing(blocks: Curvature, n: int) -> Curvature:
-    """The curvature of a subset, standing for all n data."""
-    return Curvature({k: replace(b, n_data=float(n)) for k, b in blocks.items()}, n)
