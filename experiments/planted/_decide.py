@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groupella.decide import Selection
+from groupella.decide import Rule, Selection
 from groupella.training import Fit
 
 # For the data part, where doubtful paths are not settled: networks are never quite at their MAP
@@ -12,7 +12,7 @@ NATS = 20.0
 
 def decided(trained: Fit, nats: float = NATS) -> Selection:
     """A path is alive when removing it costs `nats` of log evidence or more."""
-    return trained.selection(rule="evidence", nats=nats, nats_per_parameter=0.0)
+    return trained.selection(rule=Rule(nats=nats))
 
 
 def paths_of(found: Selection) -> dict[str, dict[str, dict[str, float]]]:

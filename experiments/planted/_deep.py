@@ -119,7 +119,7 @@ class DeepCase:
         forced = forced_accuracies(self, teacher, train, held_out)
         search = self._from_teacher if self.start == "teacher" else self._from_chance
         trained, trials = search(train, teacher, workspace)
-        found = decided(trained, self.search.nats)
+        found = decided(trained, self.search.rule.nats)
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
         return Outcome(
             part=self.part,

@@ -34,7 +34,7 @@ import torch
 from torch import nn
 
 from groupella.bases import Basis, equivariant_basis, increments
-from groupella.decide import Selection, selection
+from groupella.decide import Rule, Selection, selection
 from groupella.evidence import DataFit, Evidence, Prior
 from groupella.evidence.likelihoods import Gaussian
 from groupella.groups import FeatureSpace
@@ -48,7 +48,6 @@ FloatArray = npt.NDArray[np.float64]
 Fibre = Literal["trivial", "regular"]
 
 NATS = 5.0
-NATS_PER_PARAMETER = 0.5
 CLEAR = 1.0
 DOUBT = 50.0
 REMOVED = 1e12
@@ -79,7 +78,7 @@ class LinearCase:
     @property
     def recipe(self) -> dict[str, Any]:
         return {
-            "nats": [NATS, NATS_PER_PARAMETER],
+            "nats": NATS,
             "doubt": DOUBT,
             "rounds": ROUNDS,
             "orthogonal": self.orthogonal,
@@ -233,9 +232,7 @@ class LinearStudent:
         return selection(
             self.network,
             self.evidence,
-            rule="evidence",
-            nats=NATS,
-            nats_per_parameter=NATS_PER_PARAMETER,
+            rule=Rule(nats=NATS),
         )
 
     @torch.no_grad()

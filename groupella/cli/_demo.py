@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     import torch
 
-    from groupella.report import network_verdict, obeys, write_report
+    from groupella.report import obeys, write_report
     from groupella.runs.presets import demo_jobs
 
     # The networks are small: on a busy machine threads would only wait for each other.
@@ -57,9 +57,9 @@ def demo(
             done.append(one)
             if not as_json:
                 tell(one)
-    verdicts = {str(one.job.obeys): network_verdict(one.content.selection) for one in done}
+    verdicts = {str(one.job.obeys): one.content.selection.verdict for one in done}
     right = all(found == wanted for wanted, found in verdicts.items())
-    turned, asked = (network_verdict(one.content.selection) for one in done)
+    turned, asked = (one.content.selection.verdict for one in done)
     words = (
         f"Asked only which digit it is, the network {obeys(turned)}. "
         f"Asked also how it was turned, it {obeys(asked)}."

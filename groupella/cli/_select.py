@@ -214,12 +214,10 @@ def tell(done: Done) -> None:
 
 def answer(done: Done) -> dict[str, Any]:
     """The answer for machines."""
-    from groupella.report import network_verdict
-
     content = done.content
     log_evidence = content.selection.log_evidence
     return {
-        "verdict": network_verdict(content.selection),
+        "verdict": content.selection.verdict,
         "layers": content.selection.verdicts,
         "expected": content.expected,
         "log_evidence": log_evidence if math.isfinite(log_evidence) else None,

@@ -1,18 +1,16 @@
-"""What the evidence selected: for each layer, how much every path is used and what it obeys.
+"""What the evidence selected: how much each layer uses every path, and what it obeys.
 
 For a path with precision δ, weights w, P parameters and the eigenvalues λ of its curvature,
 
 | number    | meaning                                                                         |
 | --------- | ------------------------------------------------------------------------------- |
-| γ         | Σ λ/(λ + δ), its effective number of parameters                                 |
+| γ         | Σ λ/(λ + δ), its effective number of parameters (MacKay 1992)                   |
 | γ/P       | normalised: between 0 (not used) and 1 (fully determined by the data)           |
 | relative  | γ/P over the sum of γ/P in the layer                                            |
 | removal   | change of log evidence when the path is removed; positive: better without it    |
 
-A path is alive when removing it costs at least `nats`, and at least `nats_per_parameter` for each
-of its effective parameters; by `rule="gamma"`, when its relative γ is at least `threshold`; by
-"both", when both hold. The verdict on a layer is that of `_verdict.py`; its clearness is the
-distance, in nats (or in decades of relative γ), of the nearest path that could change it.
+`Rule` says from these which paths are alive, `verdict` what the layer and the network obey. How
+clear a layer's verdict is: the distance of the nearest path that could change it.
 """
 
 from __future__ import annotations
@@ -20,9 +18,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -37,15 +35,14 @@ from groupella.evidence import (
     removal,
 )
 
-from ._verdict import clearness, decades_from, verdict, verdict_text
+from ._rule import Rule
+from ._verdict import NOT_MEASURED, Candidates, clearness, verdict, verdict_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-Rule = Literal["gamma", "evidence", "both"]
 FORMAT = "groupella-selection"
-NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -70,18 +67,13 @@ class PathSelection:
 
 @dataclass(frozen=True)
 class LayerSelection:
-    """One layer: its paths, the members it obeys, and how clear that is."""
+    """One layer: its paths, the text of its verdict, how clear that is and what comes next."""
 
     layer: str
     paths: tuple[PathSelection, ...]
-    obeys: tuple[str, ...]
-    clearness: float
-    alternative: tuple[str, ...] | None
-
-    @property
-    def verdict(self) -> str:
-        """The symmetry the layer obeys: a name, "p4 and flips", "none", or "not measured"."""
-        return verdict_text(self.obeys) if self.paths else NOT_MEASURED
+    verdict: str
+    clearness: float = math.inf
+    alternative: str | None = None
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -90,30 +82,40 @@ class LayerSelection:
 
 @dataclass(frozen=True)
 class Selection:
-    """The answer for a whole network. Prints as a table, saves as JSON, draws as a figure.
-
-    `threshold` is in nats for the rule "evidence", else a share of relative γ; `nats` is what a
-    path's removal must cost, whatever its size (0 for the rule "gamma").
-    """
+    """The answer for a whole network. Prints as a table, saves as JSON, draws as a figure."""
 
     layers: tuple[LayerSelection, ...]
     log_evidence: float
     n_data: int
-    rule: Rule
-    threshold: float
-    nats_per_parameter: float = 0.0
-    nats: float = 0.0
+    rule: Rule = field(default_factory=Rule)
+    candidates: Candidates = field(default_factory=lambda: Candidates((), {}))
 
     @classmethod
-    def unmeasured(cls, network: nn.Module, n_data: int, rule: Rule, threshold: float) -> Selection:
-        """Of a network without curvature: all layers, none of their paths, no evidence (NaN)."""
-        layers = (LayerSelection(name, (), (), math.inf, None) for name in pathway_layers(network))
-        nats = threshold if rule == "evidence" else 0.0
-        return cls(tuple(layers), math.nan, n_data, rule, threshold, nats=nats)
+    def unmeasured(cls, network: nn.Module, n_data: int, rule: Rule | None = None) -> Selection:
+        """A network without curvature: all layers, none of their paths, no evidence (NaN)."""
+        layers = pathway_layers(network)
+        return cls(
+            tuple(LayerSelection(name, (), NOT_MEASURED) for name in layers),
+            math.nan,
+            n_data,
+            rule or Rule(),
+            _candidates(layers.values()),
+        )
 
     @property
     def is_measured(self) -> bool:
         return any(s.paths for s in self.layers)
+
+    @property
+    def verdict(self) -> str:
+        """What the network as a whole obeys.
+
+        A name, "p4 and flips", "none", "undecided" if no path is alive, or "not measured".
+        """
+        if not self.is_measured:
+            return NOT_MEASURED
+        live = [p.members for s in self.layers for p in s.paths if p.alive]
+        return verdict_text(verdict(live, self.candidates))
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -137,20 +139,18 @@ class Selection:
         """Plain numbers and names for JSON."""
         return {
             "format": FORMAT,
-            "version": 1,
-            "rule": self.rule,
-            "threshold": self.threshold,
-            "nats_per_parameter": self.nats_per_parameter,
-            "nats": self.nats,
+            "version": 2,
+            "verdict": self.verdict,
+            "rule": self.rule.as_dict(),
+            "candidates": self.candidates.as_dict(),
             "log_evidence": None if math.isnan(self.log_evidence) else self.log_evidence,
             "n_data": self.n_data,
             "layers": [
                 {
                     "layer": s.layer,
                     "verdict": s.verdict,
-                    "obeys": list(s.obeys),
                     "clearness": s.clearness if math.isfinite(s.clearness) else None,
-                    "alternative": None if s.alternative is None else list(s.alternative),
+                    "alternative": s.alternative,
                     "paths": [{**asdict(p), "normalised": p.normalised} for p in s.paths],
                 }
                 for s in self.layers
@@ -170,7 +170,7 @@ class Selection:
             raise ValueError(f"{path} is truncated or is not JSON: {error}") from error
         try:
             return cls.from_dict(content)
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is not a selection: {error}") from error
 
     @classmethod
@@ -182,21 +182,19 @@ class Selection:
             layers=tuple(_layer_from(entry) for entry in content["layers"]),
             log_evidence=math.nan if content["log_evidence"] is None else content["log_evidence"],
             n_data=content["n_data"],
-            rule=content["rule"],
-            threshold=content["threshold"],
-            nats_per_parameter=content.get("nats_per_parameter", 0.0),
-            nats=content["nats"] if "nats" in content else _nats_before(content),
+            rule=Rule.from_dict(content["rule"]),
+            candidates=Candidates.from_dict(content["candidates"]),
         )
 
     def table(self) -> Table:
-        """A rich table, one row a path."""
-        from ._selection_view import table
+        """A rich table, one row per path."""
+        from ._view import table
 
         return table(self)
 
     def figure(self) -> Figure:
         """Layers × paths, shaded by relative γ, with the verdicts beside them."""
-        from ._selection_view import figure
+        from ._view import figure
 
         return figure(self)
 
@@ -204,7 +202,7 @@ class Selection:
         return self.table()
 
     def __str__(self) -> str:
-        from ._selection_view import text
+        from ._view import text
 
         return text(self)
 
@@ -214,48 +212,52 @@ def selection(
     evidence: Evidence,
     data: tuple[Tensor, Tensor] | Batches | None = None,
     *,
-    rule: Rule = "evidence",
-    threshold: float = 0.01,
-    nats: float = 5.0,
-    nats_per_parameter: float = 0.5,
+    rule: Rule | None = None,
     subset: int | None = None,
 ) -> Selection:
-    """What `evidence` says of each residual-pathway layer of `network`.
+    """Return what `evidence` says of each residual-pathway layer of `network`.
 
-    The evidence must have seen curvature of the present weights (`collect`, `update` or `fit`).
-    `removal` is the closed form within a path's own block; with `data` each path is really taken
-    out instead: fit and curvature are measured without it, and the precisions of the rest are
-    optimised anew.
-
-    By default a path is alive when it is worth `nats`, which a path that is not needed reaches in
-    three of ten thousand cases. `nats_per_parameter` guards against large ones: a free path with
-    hundreds of effective parameters fits noise that is worth tens of nats, but less than half a nat
-    each; a path that the data need is worth one or more each. `rule="gamma"` asks only for a share
-    of `threshold` in the layer's effective parameters, as the paper's figures do; that is also what
-    noise leaves to small paths that are not needed.
+    Parameters
+    ----------
+    network, evidence
+        The evidence must have seen curvature of the present weights (`collect`, `update`, `fit`).
+    data
+        Without data, removals are the closed form within a path's own block. With data each path is
+        really taken out: fit and curvature are measured without it, and the precisions of the rest
+        are optimised again. The closed form is a local quadratic; for a classifier that fits its
+        training data perfectly it vanishes, whatever the path does.
+    rule
+        What counts as alive; `Rule()` by default.
+    subset
+        Number of data on which curvature is taken when paths are taken out.
     """
-    if rule not in ("gamma", "evidence", "both"):
-        raise ValueError(f"rule must be 'gamma', 'evidence' or 'both', got {rule!r}")
-    if not 0 < threshold < 1:
-        raise ValueError(f"threshold is a share of the layer, between 0 and 1; got {threshold}")
     if evidence.network is not network:
         raise ValueError("the evidence belongs to another network")
     layers = pathway_layers(network)
     if not layers:
         raise ValueError("the network has no residual-pathway layers, so nothing to select")
-    chosen = tuple(
-        _select(name, module, evidence, data, rule, threshold, (nats, nats_per_parameter), subset)
-        for name, module in layers.items()
-    )
+    chosen = rule or Rule()
+    candidates = _candidates(layers.values())
     return Selection(
-        layers=chosen,
+        layers=tuple(
+            _select(name, module, evidence, data, chosen, candidates, subset)
+            for name, module in layers.items()
+        ),
         log_evidence=float(evidence.log_marginal_likelihood().detach()),
         n_data=evidence.fit.n_data,
-        rule=rule,
-        threshold=nats if rule == "evidence" else threshold,
-        nats_per_parameter=0.0 if rule == "gamma" else nats_per_parameter,
-        nats=0.0 if rule == "gamma" else nats,
+        rule=chosen,
+        candidates=candidates,
     )
+
+
+def _candidates(layers: Any) -> Candidates:
+    """The candidates of a network: the group set of its layers, else what their paths obey."""
+    modules = list(layers)
+    for module in modules:
+        groups = getattr(module, "groups", None)
+        if groups is not None:
+            return Candidates.of(groups)
+    return Candidates.seen_in(m for module in modules for m in module.subspaces.values())
 
 
 def _select(
@@ -264,12 +266,10 @@ def _select(
     evidence: Evidence,
     data: tuple[Tensor, Tensor] | Batches | None,
     rule: Rule,
-    threshold: float,
-    nats: tuple[float, float],
+    candidates: Candidates,
     subset: int | None,
 ) -> LayerSelection:
     subspaces: Mapping[str, tuple[str, ...]] = {p: module.subspaces[p] for p in module.paths}
-    groups = getattr(module, "groups", None)
     members = {p: evidence.prior.of_path(name, p) for p in subspaces}
     gammas = evidence.effective_parameters().tolist()
     norms = evidence.squared_norms.tolist()
@@ -282,20 +282,9 @@ def _select(
     total = sum(normalised.values())
     relative = {p: v / total if total > 0 else 0.0 for p, v in normalised.items()}
     changes = {p: _removal(evidence, gs, data, subset) for p, gs in members.items()}
-    least = {
-        p: max(nats[0], nats[1] * sum(gammas[index(g.name)] for g in gs))
-        for p, gs in members.items()
-    }
-    live = set(subspaces)
-    if rule != "evidence":
-        live &= {p for p, v in relative.items() if v >= threshold}
-    if rule != "gamma":
-        live &= {p for p, v in changes.items() if -v >= least[p]}
-    if rule == "evidence":
-        distances = {p: abs(-v - least[p]) for p, v in changes.items()}
-    else:
-        distances = {p: decades_from(threshold, v) for p, v in relative.items()}
-    clear, alternative = clearness(distances, live, subspaces, groups)
+    live = {p for p in subspaces if rule.is_alive(changes[p], relative[p])}
+    distances = {p: rule.distance(changes[p], relative[p]) for p in subspaces}
+    clear, alternative = clearness(distances, live, subspaces, candidates)
     paths = tuple(
         PathSelection(
             path=p,
@@ -311,7 +300,8 @@ def _select(
         )
         for p, gs in members.items()
     )
-    return LayerSelection(name, paths, verdict(live, subspaces, groups), clear, alternative)
+    found = verdict([subspaces[p] for p in live], candidates)
+    return LayerSelection(name, paths, verdict_text(found), clear, alternative)
 
 
 def _removal(
@@ -332,25 +322,14 @@ def _mean_precision(groups: Sequence[PriorGroup], precisions: Sequence[float]) -
     return sum(g.size for g in groups) / variance if variance else math.inf
 
 
-def _nats_before(content: Mapping[str, Any]) -> float:
-    """Of a file that was written before it had them."""
-    return float(content["threshold"]) if content["rule"] == "evidence" else 0.0
-
-
 def _layer_from(entry: Mapping[str, Any]) -> LayerSelection:
     paths = tuple(
         PathSelection(
             **{k: v for k, v in p.items() if k not in ("normalised", "members", "priors")},
             members=tuple(p["members"]),
-            priors=tuple(p.get("priors", ())),
+            priors=tuple(p["priors"]),
         )
         for p in entry["paths"]
     )
-    alternative = entry["alternative"]
-    return LayerSelection(
-        layer=entry["layer"],
-        paths=paths,
-        obeys=tuple(entry["obeys"]),
-        clearness=math.inf if entry["clearness"] is None else entry["clearness"],
-        alternative=None if alternative is None else tuple(alternative),
-    )
+    clear = math.inf if entry["clearness"] is None else entry["clearness"]
+    return LayerSelection(entry["layer"], paths, entry["verdict"], clear, entry["alternative"])

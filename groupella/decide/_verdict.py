@@ -1,75 +1,115 @@
-"""Which symmetry a layer obeys, given which of its paths are alive.
+"""Which symmetry layers obey, given which of their paths are alive.
 
-A path lies in the subspaces of some members of the group set. The layer as a whole obeys a member
-when all its live paths lie in that member's subspace. The verdict is the strictest such member; of
-several that are not comparable, all. Members with the trivial group are no symmetry.
+A path lies in the subspaces of some members of the group set. Layers as a whole obey a member when
+all their live paths lie in that member's subspace. The verdict is the strictest such member; of
+several that are not comparable, all. Members with the trivial group are no symmetry. Where no path
+is alive nothing was learned, and the verdict is "undecided". One function answers for a layer and
+for the network, from the same list of candidates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-MOST_DECADES = 6.0
+NONE = "none"
+UNDECIDED = "undecided"
+NOT_MEASURED = "not measured"
 
 
-def verdict(
-    live: Collection[str], subspaces: Mapping[str, tuple[str, ...]], groups: Any = None
-) -> tuple[str, ...]:
-    """The strictest non-trivial members that contain every live path; () is "none"."""
-    members = _members(subspaces, groups)
-    obeyed = [m for m in members if all(m in subspaces[path] for path in live)]
-    return tuple(
-        m for m in obeyed if not any(_stricter(o, m, subspaces, groups) for o in obeyed if o != m)
-    )
+@dataclass(frozen=True)
+class Candidates:
+    """The symmetries to choose among: names in the user's order, and which are contained in which.
+
+    `inside[name]` lists the candidates that are proper subgroups of `name`: the weaker ones.
+    """
+
+    names: tuple[str, ...]
+    inside: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(cls, groups: Any) -> Candidates:
+        """The non-trivial members of a `GroupSet`."""
+        names = tuple(name for name in groups.names if not groups[name].is_trivial)
+        inside = {
+            one: tuple(
+                other
+                for other in names
+                if other != one and groups.contains(one, other) and not groups.contains(other, one)
+            )
+            for one in names
+        }
+        return cls(names, inside)
+
+    @classmethod
+    def seen_in(cls, subspaces: Iterable[Collection[str]]) -> Candidates:
+        """The candidates of layers without a group set, ordered by the paths that obey them."""
+        seen = [tuple(members) for members in subspaces]
+        names = [m for members in seen for m in members if m not in ("trivial", NONE)]
+        paths = {name: {i for i, m in enumerate(seen) if name in m} for name in names}
+        inside = {
+            one: tuple(other for other in paths if paths[one] < paths[other]) for one in paths
+        }
+        return cls(tuple(paths), inside)
+
+    def as_dict(self) -> dict[str, list[str]]:
+        return {name: list(self.inside[name]) for name in self.names}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Collection[str]]) -> Candidates:
+        return cls(tuple(content), {name: tuple(inside) for name, inside in content.items()})
 
 
-def verdict_text(members: Collection[str]) -> str:
-    return " and ".join(members) if members else "none"
+def verdict(live: Iterable[Collection[str]], candidates: Candidates) -> tuple[str, ...] | None:
+    """Return the strictest candidates that every live path obeys.
+
+    Parameters
+    ----------
+    live
+        For each live path, of one layer or of all, the members in whose subspace it lies.
+    candidates
+        The symmetries to choose among.
+
+    Returns
+    -------
+    The names, () if the paths share no symmetry, None if no path is alive.
+    """
+    paths = list(live)
+    if not paths:
+        return None
+    obeyed = [name for name in candidates.names if all(name in members for members in paths)]
+    return tuple(n for n in obeyed if not any(n in candidates.inside[o] for o in obeyed))
 
 
-def decades_from(threshold: float, value: float) -> float:
-    """|log₁₀(value / threshold)|, at most `MOST_DECADES`."""
-    if value <= 0:
-        return MOST_DECADES
-    return min(abs(math.log10(value / threshold)), MOST_DECADES)
+def verdict_text(members: Collection[str] | None) -> str:
+    """A verdict as it is printed: "p4", "p4 and flips", "none" or "undecided"."""
+    if members is None:
+        return UNDECIDED
+    return " and ".join(members) if members else NONE
 
 
 def clearness(
     distances: Mapping[str, float],
     live: Collection[str],
-    subspaces: Mapping[str, tuple[str, ...]],
-    groups: Any = None,
-) -> tuple[float, tuple[str, ...] | None]:
-    """How far the verdict is from another one, and which.
+    subspaces: Mapping[str, Collection[str]],
+    candidates: Candidates,
+) -> tuple[float, str | None]:
+    """Return how far a layer's verdict is from another one, and the text of that one.
 
     `distances` says how far each path is from changing between alive and dead. The answer is the
-    smallest one among paths whose change would change the verdict, with the verdict it would
-    give; (inf, None) if no single path can.
+    smallest among the paths whose change would change the verdict; (inf, None) if none would.
     """
-    now = verdict(live, subspaces, groups)
-    nearest: tuple[float, tuple[str, ...] | None] = (math.inf, None)
-    for path, distance in distances.items():
-        flipped = set(live) ^ {path}
-        other = verdict(flipped, subspaces, groups)
-        if other != now and distance < nearest[0]:
-            nearest = (distance, other)
-    return nearest
 
+    def after(alive: Collection[str]) -> str:
+        return verdict_text(verdict([subspaces[p] for p in subspaces if p in alive], candidates))
 
-def _members(subspaces: Mapping[str, tuple[str, ...]], groups: Any) -> list[str]:
-    """Names of the non-trivial members, in the order of the group set where there is one."""
-    if groups is not None:
-        return [name for name in groups.names if not groups[name].is_trivial]
-    names = dict.fromkeys(member for members in subspaces.values() for member in members)
-    return [name for name in names if name not in ("trivial", "none")]
-
-
-def _stricter(one: str, other: str, subspaces: Mapping[str, tuple[str, ...]], groups: Any) -> bool:
-    """Whether `one` is the larger group: by the group set, else by the paths that obey it."""
-    if groups is not None:
-        return bool(groups.contains(one, other)) and not bool(groups.contains(other, one))
-    mine = {p for p, members in subspaces.items() if one in members}
-    theirs = {p for p, members in subspaces.items() if other in members}
-    return mine < theirs
+    now = after(live)
+    others = {path: after(set(live) ^ {path}) for path in distances}
+    nearest = min(
+        (path for path in distances if others[path] != now),
+        key=lambda p: distances[p],
+        default=None,
+    )
+    return (math.inf, None) if nearest is None else (distances[nearest], others[nearest])

@@ -16,6 +16,5 @@ from ._tables import errors_table as errors_table
 from ._tables import markdown as markdown
 from ._tables import shares_table as shares_table
 from ._words import meaning as meaning
-from ._words import network_verdict as network_verdict
 from ._words import obeys as obeys
 from ._words import sentence as sentence

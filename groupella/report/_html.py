@@ -18,7 +18,7 @@ from ._charts import curves, precisions
 from ._content import Content
 from ._gallery import examples, filters
 from ._layer_tables import errors, heat_map, numbers
-from ._words import network_verdict, sentence, shown
+from ._words import sentence, shown
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -61,7 +61,7 @@ def page(contents: Content | Sequence[Content], verdict: str | None = None) -> s
 def _overview(runs: Sequence[Content]) -> str:
     rows = "".join(
         f'<tr><td><a href="#run{i}">{escape(r.title)}</a></td>'
-        f'<td class="answer">{escape(network_verdict(r.selection))}</td>'
+        f'<td class="answer">{escape(r.selection.verdict)}</td>'
         f'<td class="left">{escape(r.expected or "not known")}</td></tr>'
         for i, r in enumerate(runs)
     )

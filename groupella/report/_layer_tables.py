@@ -37,7 +37,8 @@ def heat_map(content: Content) -> str:
     return (
         "<h3>What each layer uses</h3>"
         '<p class="quiet">Share of each path in the effective parameters of its layer (γ/P, '
-        f"normalised per layer); in brackets where the path is dead. It is alive {_rule(content)}. "
+        "normalised per layer); in brackets where the path is dead. "
+        f"{escape(str(content.selection.rule))} "
         "A layer obeys the strictest group that contains all its live paths.</p>"
         + _table(
             "map",
@@ -149,17 +150,6 @@ def _share(path: PathSelection | None) -> str:
         f'<td class="heat" style="--share:{path.relative:.3f}" title="{escape(detail)}">'
         f"{text if path.alive else f'({text})'}</td>"
     )
-
-
-def _rule(content: Content) -> str:
-    chosen = content.selection
-    share = f"from a share of {100 * chosen.threshold:g} %"
-    if chosen.rule == "gamma":
-        return share
-    each = chosen.nats_per_parameter
-    more = f", and by {each:g} for each of its effective parameters," if each else " or more"
-    cost = f"when the log evidence falls by {chosen.nats:g} nats{more} without it"
-    return cost if chosen.rule == "evidence" else f"{share}, and {cost}"
 
 
 def _error(value: float | None) -> str:

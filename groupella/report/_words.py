@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import groupby
 
-from groupella.decide import NOT_MEASURED, Selection, verdict, verdict_text
+from groupella.decide import NONE, NOT_MEASURED, UNDECIDED, Selection
 from groupella.decide import numbered as numbered
 from groupella.decide import shown as shown
 
@@ -42,16 +42,6 @@ def meaning(name: str) -> str:
     return MEANINGS.get(name, name)
 
 
-def network_verdict(selection: Selection) -> str:
-    """What the network as a whole obeys: "p4", "p4 and flips", "none", or "not measured"."""
-    if not selection.is_measured:
-        return NOT_MEASURED
-    subspaces = {(s.layer, p.path): p.members for s in selection.layers for p in s.paths}
-    live = {(s.layer, p.path) for s in selection.layers for p in s.paths if p.alive}
-    named = {f"{layer}\n{path}": members for (layer, path), members in subspaces.items()}
-    return verdict_text(verdict([f"{layer}\n{path}" for layer, path in live], named))
-
-
 def sentence(selection: Selection) -> str:
     """Such as "The network obeys z2: layers 1 to 3 obey p4, layer 4 obeys z2."."""
     if not selection.is_measured:
@@ -65,14 +55,14 @@ def sentence(selection: Selection) -> str:
     ]
     if len(runs) == 1:
         name = runs[0][0]
-        return (
-            "No layer obeys any of the groups." if name == "none" else f"Every layer obeys {name}."
-        )
+        if name == UNDECIDED:
+            return "Undecided: no path of any layer is alive, so nothing was learned."
+        return "No layer obeys any of the groups." if name == NONE else f"Every layer obeys {name}."
     parts = [f"{_which(numbers)} {obeys(name, len(numbers))}" for name, numbers in runs]
     if len(runs) > MOST_RUNS:
         counts = Counter(layer.verdict for layer in selection.layers)
         parts = [f"{_how_many(count)} {obeys(name, count)}" for name, count in counts.items()]
-    return f"The network {obeys(network_verdict(selection))}: {', '.join(parts)}."
+    return f"The network {obeys(selection.verdict)}: {', '.join(parts)}."
 
 
 def _which(numbers: list[int]) -> str:
@@ -89,6 +79,6 @@ def _how_many(count: int) -> str:
 def obeys(verdict: str, count: int = 1) -> str:
     """Verb and verdict for that many layers or networks: "obeys p4", "obey nothing"."""
     verb = "obeys" if count == 1 else "obey"
-    if verdict == NOT_MEASURED:
-        return f"{verb} what was not measured"
-    return f"{verb} nothing" if verdict == "none" else f"{verb} {verdict}"
+    if verdict in (NOT_MEASURED, UNDECIDED):
+        return f"{'is' if count == 1 else 'are'} {verdict}"
+    return f"{verb} nothing" if verdict == NONE else f"{verb} {verdict}"

@@ -31,7 +31,6 @@ class Job:
         name in `groupella.networks.PRESETS`
     init, prior: of the paths ("earn" or "balanced"), and where it lies ("weights", "lengthscales")
     training: changes of `groupella.training.Settings`
-    nats: what removing a path must cost, in log evidence, for it to be alive
     """
 
     title: str
@@ -51,7 +50,6 @@ class Job:
     init: str = "earn"
     prior: str = "weights"
     seed: int = 0
-    nats: float = 5.0
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

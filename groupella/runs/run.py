@@ -127,9 +127,9 @@ def _selection(job: Job, result: Fit, n_data: int) -> Selection:
     from groupella.training import CurvatureTooLargeError
 
     try:
-        return result.selection(rule="evidence", nats=job.nats, nats_per_parameter=0.0)
+        return result.selection()
     except CurvatureTooLargeError:
-        return Selection.unmeasured(result.network, n_data, "evidence", job.nats)
+        return Selection.unmeasured(result.network, n_data)
 
 
 def write(directory: Path, content: Content) -> None:

@@ -109,8 +109,6 @@ def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:
 
 def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any]]:
     """What was found, row by row of those that are done, beside what was published."""
-    from groupella.report import network_verdict
-
     found = []
     for row in rows:
         if row.key not in done:
@@ -128,7 +126,7 @@ def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any
                 if selection.is_measured
                 else None,
                 "paper": dict(row.paper),
-                "verdict": network_verdict(selection),
+                "verdict": selection.verdict,
                 "layers": selection.verdicts,
                 "shares": mean_shares(one),
                 "epochs": len(content.history),

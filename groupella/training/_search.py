@@ -22,7 +22,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,14 @@ import torch
 from torch import Tensor, nn
 
 from groupella._files import write_text
-from groupella.decide import LayerSelection, Selection, verdict
+from groupella.decide import (
+    Candidates,
+    LayerSelection,
+    Rule,
+    Selection,
+    verdict,
+    verdict_text,
+)
 from groupella.evidence import Prior, exact_evidence, joint_size
 from groupella.evidence.likelihoods import Likelihood
 from groupella.nn.layer import strictest
@@ -50,9 +57,10 @@ class Search:
 
     restarts, first: so many starts, each trained for so many epochs.
     finalists: so many of them, those with the highest evidence, are trained to the end.
-    nats, doubt: a path worth less than `nats` by factored curvature is dead; one worth less than
-        `doubt` is doubtful, or worth more if what its layer obeys hangs on it.
-    exact_nats: what a doubtful path must be worth to stay, by exact curvature on `subset` data.
+    rule: which paths are alive by factored curvature (`nats`), and what a doubtful path must be
+        worth to stay (`settled_nats`), by exact curvature on `subset` data.
+    doubt: a live path worth less than this many nats is doubtful, and so is one that decides the
+        layer's verdict.
     again, again_lr: epochs and learning rate of training on, with a doubtful path and without.
     most_trials: so many doubtful paths are tried, the cheapest first.
     """
@@ -60,9 +68,8 @@ class Search:
     restarts: int = 8
     first: int = 12
     finalists: int = 3
-    nats: float = 2.0
+    rule: Rule = field(default_factory=Rule)
     doubt: float = 250.0
-    exact_nats: float = 10.0
     subset: int = 1500
     again: int = 20
     again_lr: float = 0.01
@@ -78,10 +85,9 @@ class Search:
             "a whole number from 0",
             self.most_trials,
         )
-        for name in ("nats", "exact_nats", "again_lr"):
-            value = getattr(self, name)
-            require(0 < value < math.inf, name, "positive and finite", value)
-        require(self.doubt >= self.nats, "doubt", f"at least nats, {self.nats:g}", self.doubt)
+        require(0 < self.again_lr < math.inf, "again_lr", "positive and finite", self.again_lr)
+        least = self.rule.nats
+        require(self.doubt >= least, "doubt", f"at least the rule's {least:g} nats", self.doubt)
 
 
 @dataclass(frozen=True)
@@ -201,7 +207,7 @@ def settle(
 
 def _selection(trained: Fit, search: Search) -> Selection:
     """What is alive, by what its removal costs alone."""
-    return trained.selection(rule="evidence", nats=search.nats, nats_per_parameter=0.0)
+    return trained.selection(rule=search.rule)
 
 
 def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, float, bool]:
@@ -240,7 +246,7 @@ def _try(
 
     kept, without = train(dead, "with"), train(dead + mine, "without")
     gain, factored, is_exact = _gain(kept, without, data, search)
-    out = gain > -search.exact_nats
+    out = gain > -search.rule.settled_nats
     return Trial(*doubtful, gain, factored, is_exact, out), without if out else kept
 
 
@@ -252,7 +258,8 @@ def _doubtful(
         (layer.layer, path.path): -path.removal
         for layer in found.layers
         for path in layer.paths
-        if path.alive and (-path.removal < search.doubt or _decides(layer, path.path))
+        if path.alive
+        and (-path.removal < search.doubt or _decides(layer, path.path, found.candidates))
     }
     left = [
         key
@@ -262,11 +269,10 @@ def _doubtful(
     return min(left, key=lambda key: costs[key], default=None)
 
 
-def _decides(layer: LayerSelection, path: str) -> bool:
+def _decides(layer: LayerSelection, path: str, candidates: Candidates) -> bool:
     """Whether a layer would obey something else without a path."""
-    subspaces = {p.path: p.members for p in layer.paths}
-    live = {p.path for p in layer.paths if p.alive}
-    return verdict(live - {path}, subspaces) != verdict(live, subspaces)
+    rest = [p.members for p in layer.paths if p.alive and p.path != path]
+    return verdict_text(verdict(rest, candidates)) != layer.verdict
 
 
 def _dead(found: Selection) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from groupella.cli.app import app
 from groupella.data import ImageData
-from groupella.decide import LayerSelection, PathSelection, Selection
+from groupella.decide import Candidates, LayerSelection, PathSelection, Selection
 from groupella.report import Content
 from groupella.runs.jobs import Job
 from groupella.runs.presets import DEMO_DIGITS, demo_jobs
@@ -34,9 +34,11 @@ def found(verdict: str) -> Content:
         PathSelection(name, 1.0, 1.0, 9, 3.0, 1 / 3, -9.0, name in LIVE[verdict], members)
         for name, members in LARGEST.items()
     )
-    obeys = () if verdict == "none" else (verdict,)
     selection = Selection(
-        (LayerSelection("layers.0", paths, obeys, 1.0, ()),), -1.0, 9, "evidence", 5.0
+        (LayerSelection("layers.0", paths, verdict, 1.0, "none"),),
+        -1.0,
+        9,
+        candidates=Candidates(("z2", "p4"), {"z2": (), "p4": ("z2",)}),
     )
     history = History([EpochRecord(0, 1.0, 1.0, 0.5, 0.01, 0.1)])
     return Content("a task", "digits", {name: name for name in LARGEST}, selection, history)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.decide import Selection, selection
-from groupella.decide._verdict import clearness, verdict, verdict_text
+from groupella.decide import Candidates, Rule, Selection, selection, verdict, verdict_text
+from groupella.decide._verdict import clearness
 from groupella.evidence import Evidence, Prior, measured_removal, prune, removal
 from groupella.evidence.likelihoods import Categorical, Gaussian
 from groupella.groups import GroupSet, flips, p4, p4m, trivial, z2
@@ -30,7 +31,10 @@ SUBSPACES = {
 GROUPS = GroupSet(trivial(), z2(), p4(), flips())
 
 
-@pytest.mark.parametrize("groups", [GROUPS, None])
+CANDIDATES = [Candidates.of(GROUPS), Candidates.seen_in(SUBSPACES.values())]
+
+
+@pytest.mark.parametrize("candidates", CANDIDATES, ids=["of the group set", "seen in paths"])
 @pytest.mark.parametrize(
     ("live", "expected"),
     [
@@ -39,29 +43,58 @@ GROUPS = GroupSet(trivial(), z2(), p4(), flips())
         (("p4", "p4&flips"), "p4"),
         (("p4&flips",), "p4 and flips"),
         (("p4", "flips"), "z2"),
-        ((), "p4 and flips"),
+        ((), "undecided"),
     ],
 )
 def test_verdict_is_the_strictest_member_that_contains_every_live_path(
-    live: tuple[str, ...], expected: str, groups: Any
+    live: tuple[str, ...], expected: str, candidates: Candidates
 ) -> None:
-    assert verdict_text(verdict(live, SUBSPACES, groups)) == expected
+    assert verdict_text(verdict([SUBSPACES[p] for p in live], candidates)) == expected
 
 
 def test_a_p4_teacher_needs_the_p4m_path_and_obeys_p4() -> None:
-    subspaces = {"p4m": ("z2", "p4", "p4m"), "p4": ("z2", "p4"), "z2": ("z2",), "none": ()}
+    p4m_path, p4_path, free = ("z2", "p4", "p4m"), ("z2", "p4"), ()
+    candidates = Candidates.of(GroupSet(z2(), p4(), p4m()))
+    assert verdict([p4m_path, p4_path], candidates) == ("p4",)
+    assert verdict([p4m_path], candidates) == ("p4m",)
+    assert verdict([p4m_path, free], candidates) == ()
+
+
+def test_the_network_obeys_what_its_layers_do_where_one_path_obeys_every_group() -> None:
+    """With F-FC+GCONV:p4m no path tells z2, p4 and p4m apart; the group set does."""
     groups = GroupSet(z2(), p4(), p4m())
-    assert verdict(("p4m", "p4"), subspaces, groups) == ("p4",)
-    assert verdict(("p4m",), subspaces, groups) == ("p4m",)
-    assert verdict(("p4m", "none"), subspaces, groups) == ()
+    space = groups.space((4, 4), channels=1)
+    layer = ResidualPathway(space, space, groups, "F-FC+GCONV:p4m")
+    network = nn.Sequential(layer, nn.Flatten(), nn.Linear(128, 2))
+    evidence = Evidence(network, Categorical())
+    evidence.collect((torch.randn(8, *space.shape), torch.arange(8) % 2))
+    found = selection(network, evidence)
+    paths = [replace(p, alive=p.path != "F-FC") for p in found["0"].paths]
+    live = [p.members for p in paths if p.alive]
+    assert live == [("z2", "p4", "p4m")]
+    assert verdict_text(verdict(live, found.candidates)) == "p4m"
+    layers = (replace(found["0"], paths=tuple(paths), verdict="p4m"),)
+    assert replace(found, layers=layers).verdict == "p4m"
+
+
+def test_no_live_path_is_undecided_for_layer_and_network() -> None:
+    network, data, _ = regression("z2", n=20)
+    evidence = Evidence(network, Gaussian())
+    evidence.collect(data)
+    found = selection(network, evidence, rule=Rule(nats=1e9))
+    assert found.verdicts == {"0": "undecided"}
+    assert found.verdict == "undecided"
+    assert json.loads(json.dumps(found.as_dict()))["verdict"] == "undecided"
 
 
 def test_clearness_is_the_distance_of_the_nearest_path_that_matters() -> None:
     distances = {"free": 3.0, "z2": 0.4, "p4": 0.1, "flips": 2.0, "p4&flips": 1.0}
     # z2 and p4 are alive: p4 may die or flips come alive without a change.
-    found = clearness(distances, {"z2", "p4"}, SUBSPACES, GROUPS)
-    assert found == (0.4, ("p4",))
-    assert clearness({"free": 1.0}, {"free"}, {"free": ()}, None) == (math.inf, None)
+    found = clearness(distances, {"z2", "p4"}, SUBSPACES, CANDIDATES[0])
+    assert found == (0.4, "p4")
+    alone = clearness({"free": 1.0}, {"free"}, {"free": ()}, Candidates((), {}))
+    assert alone == (1.0, "undecided")
+    assert clearness({}, {"free"}, {"free": ()}, Candidates((), {})) == (math.inf, None)
 
 
 def regression(planted: str, n: int = 200) -> tuple[nn.Module, tuple[Tensor, Tensor], GroupSet]:
@@ -147,29 +180,27 @@ def test_numbers_are_those_of_the_evidence(
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
+    ("rule", "least", "share"),
     [
-        ({}, (5.0, 0.5)),
-        ({"nats": 0.0, "nats_per_parameter": 0.0}, (0.0, 0.0)),
-        ({"nats": 0.0, "nats_per_parameter": 2.0}, (0.0, 2.0)),
-        ({"rule": "both", "threshold": 0.2}, (5.0, 0.5)),
+        (None, 5.0, 0.0),
+        (Rule(nats=0.0), 0.0, 0.0),
+        (Rule(nats=50.0), 50.0, 0.0),
+        (Rule("both", share=0.2), 5.0, 0.2),
     ],
 )
 def test_a_path_lives_by_what_its_removal_costs(
     example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]],
-    options: dict[str, Any],
-    expected: tuple[float, float],
+    rule: Rule | None,
+    least: float,
+    share: float,
 ) -> None:
     network, evidence, _ = example
-    found = selection(network, evidence, **options)
-    least, each = expected
-    share = options.get("threshold", 0.0)
+    found = selection(network, evidence, rule=rule)
     for layer in found.layers:
         for path in layer.paths:
-            worth = -path.removal >= max(least, each * path.effective_parameters)
-            assert path.alive == (worth and path.relative >= share)
-    assert (found.rule, found.nats_per_parameter) == (options.get("rule", "evidence"), each)
-    assert found.threshold == (share or least)
+            assert path.alive == (-path.removal >= least and path.relative >= share)
+    assert found.rule == (rule or Rule())
+    assert f"{least:g} nats" in " ".join(str(found).split())
     assert Selection.from_dict(found.as_dict()) == found
 
 
@@ -177,11 +208,10 @@ def test_a_path_may_live_by_its_effective_parameters(
     example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]],
 ) -> None:
     network, evidence, _ = example
-    found = selection(network, evidence, rule="gamma", threshold=0.2)
+    found = selection(network, evidence, rule=Rule("gamma", share=0.2))
     paths = [p for layer in found.layers for p in layer.paths]
     assert [p.alive for p in paths] == [p.relative >= 0.2 for p in paths]
     assert any(p.alive for p in paths)
-    assert found.nats_per_parameter == 0
 
 
 def test_measured_removal_is_the_difference_of_two_evidences(
@@ -231,7 +261,7 @@ def test_removal_of_a_factored_path_counts_its_fit_once() -> None:
 def test_what_was_not_measured_says_so(tmp_path: Path) -> None:
     space = GROUPS.space((3, 3), channels=1)
     network = nn.Sequential(ResidualPathway(space, space, GROUPS))
-    nothing = Selection.unmeasured(network, 10, "evidence", 5.0)
+    nothing = Selection.unmeasured(network, 10)
     assert not nothing.is_measured
     assert nothing.verdicts == {"0": "not measured"}
     assert "not measured" in str(nothing)
@@ -264,7 +294,7 @@ def test_saves_loads_prints_and_draws(
     example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]], tmp_path: Path
 ) -> None:
     network, evidence, _ = example
-    found = selection(network, evidence, rule="gamma")
+    found = selection(network, evidence, rule=Rule("gamma"))
     path = found.save(tmp_path / "run" / "selection.json")
     assert Selection.load(path) == found
     assert json.loads(path.read_text())["layers"][0]["verdict"] == found["0"].verdict
@@ -291,10 +321,9 @@ def test_bad_input_is_refused(
     example: tuple[nn.Module, Evidence, tuple[Tensor, Tensor]],
 ) -> None:
     network, evidence, _ = example
-    with pytest.raises(ValueError, match="threshold"):
-        selection(network, evidence, threshold=1.5)
-    with pytest.raises(ValueError, match="rule"):
-        selection(network, evidence, rule="argmax")  # type: ignore[arg-type]
+    for bad in ({"share": 1.5}, {"by": "argmax"}, {"nats": -1.0}, {"settled_nats": math.inf}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            Rule(**bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="another network"):
         selection(nn.Linear(2, 2), evidence)
     plain = nn.Linear(2, 2)

@@ -19,13 +19,13 @@ def layer(number: int, fc: float) -> LayerSelection:
         PathSelection("FC", 3e6, 1.5e-9, 1000, 250.0, fc, 1.0, fc > 0.5, ("none",)),
         PathSelection("CONV", 0.07, 10.7, 50, 40.0, 1 - fc, 100.0, True, ("z2",)),
     )
-    return LayerSelection(f"layers.{number}", paths, ("z2",), 1.0, None)
+    return LayerSelection(f"layers.{number}", paths, "z2", 1.0)
 
 
 def done(tmp_path: Path, *shares: float) -> Done:
     layers = tuple(layer(number, fc) for number, fc in enumerate(shares))
     content = Content.__new__(Content)
-    object.__setattr__(content, "selection", Selection(layers, -10.0, 5, "evidence", 5.0))
+    object.__setattr__(content, "selection", Selection(layers, -10.0, 5))
     return Done(find("inspect", "quick").rows(0)[0].job, tmp_path, content)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from groupella.decide import LayerSelection, PathSelection, Selection
+from groupella.decide import Candidates, LayerSelection, PathSelection, Rule, Selection
 from groupella.groups import GroupSet, p4, trivial, z2
 from groupella.networks import Trunk, trunk
 from groupella.report import Content, Example, LayerError, Outcome, filter_pictures
@@ -96,9 +96,11 @@ def made_up_selection() -> Selection:
             )
             for name, share in shares.items()
         )
-        obeys = ("z2",) if number == 0 else ()
-        layers.append(LayerSelection(f"layers.{number}", paths, obeys, 0.47, ("p4",)))
-    return Selection(tuple(layers), -512.5, 300, "gamma", 0.01)
+        layers.append(
+            LayerSelection(f"layers.{number}", paths, "none" if number else "z2", 0.47, "p4")
+        )
+    candidates = Candidates(("z2", "p4"), {"z2": (), "p4": ("z2",)})
+    return Selection(tuple(layers), -512.5, 300, Rule("gamma"), candidates)
 
 
 def made_up_history(epochs: int = 12) -> History:

@@ -14,7 +14,6 @@ import torch
 from PIL import Image
 from rich.console import Console
 
-from groupella.decide import Selection
 from groupella.groups import GroupSet, trivial, z2
 from groupella.networks import Trunk
 from groupella.nn.layer import ResidualPathway
@@ -24,7 +23,6 @@ from groupella.report import (
     filter_pictures,
     layer_errors,
     markdown,
-    network_verdict,
     page,
     save_figures,
     sentence,
@@ -35,8 +33,8 @@ from groupella.report import (
 
 def test_network_obeys_what_every_layer_obeys(content: Content) -> None:
     chosen = content.selection
-    assert network_verdict(chosen) == "none"
-    assert network_verdict(Selection(chosen.layers[:1], 0.0, 1, "gamma", 0.01)) == "z2"
+    assert chosen.verdict == "none"
+    assert replace(chosen, layers=chosen.layers[:1]).verdict == "z2"
 
 
 def test_sentence_names_layers_and_network(content: Content) -> None:

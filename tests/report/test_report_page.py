@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from groupella.decide import Rule
 from groupella.report import Content, FilterPicture, figures, page, sentence
 from groupella.training import History
 
@@ -301,12 +302,11 @@ def test_all_numbers_settings_and_versions_are_there(content: Content, read: Rea
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ("gamma", "It is alive from a share of 1 %."),
-        ("evidence", "when the log evidence falls by 5 nats or more without it"),
-        ("both", "from a share of 1 %, and when the log evidence falls by 5 nats or more"),
+        ("gamma", "A path is alive if it has at least 1 % of the layer"),
+        ("evidence", "A path is alive if removing it costs at least 5 nats of log evidence."),
+        ("both", "costs at least 5 nats of log evidence and it has at least 1 % of"),
     ],
 )
 def test_the_rule_is_told(content: Content, rule: Any, words: str) -> None:
-    threshold = 5.0 if rule == "evidence" else 0.01
-    chosen = replace(content.selection, rule=rule, threshold=threshold, nats=5.0)
+    chosen = replace(content.selection, rule=Rule(rule))
     assert words in page(replace(content, selection=chosen))

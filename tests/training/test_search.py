@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from groupella.decide import Candidates, Rule, verdict, verdict_text
 from groupella.evidence.likelihoods import Gaussian
 from groupella.experiments.planted import DeepCase
 from groupella.experiments.planted import _deep as deep
@@ -62,13 +63,16 @@ class Student:
     def log_evidence(self) -> float:
         return 30.0 * len(self.out)
 
-    def selection(self, *, nats: float, **_: Any) -> Any:
+    def selection(self, *, rule: Rule) -> Any:
         worth = {p: 0.0 if f"layers.0/{p}" in self.out else v for p, v in LOOKS.items()}
         paths = [
-            SimpleNamespace(path=p, removal=-v, alive=v >= nats, members=MEMBERS[p])
+            SimpleNamespace(path=p, removal=-v, alive=v >= rule.nats, members=MEMBERS[p])
             for p, v in worth.items()
         ]
-        return SimpleNamespace(layers=[SimpleNamespace(layer="layers.0", paths=paths)])
+        candidates = Candidates.seen_in(MEMBERS.values())
+        obeyed = verdict_text(verdict([p.members for p in paths if p.alive], candidates))
+        layer = SimpleNamespace(layer="layers.0", paths=paths, verdict=obeyed)
+        return SimpleNamespace(layers=[layer], candidates=candidates)
 
 
 @pytest.fixture
@@ -128,8 +132,7 @@ def test_a_directory_with_a_trial_of_something_else_is_refused(tmp_path: Path) -
 
 @pytest.mark.usefixtures("tried")
 def test_the_strictest_path_of_a_layer_stays_although_it_is_dead() -> None:
-    many = search.Search(nats=950.0, doubt=1000.0)
-    assert search._dead(Student().selection(nats=many.nats)) == [
+    assert search._dead(Student().selection(rule=Rule(nats=950.0))) == [
         ("layers.0", "a"),
         ("layers.0", "b"),
         ("layers.0", "d"),
@@ -144,8 +147,6 @@ def test_the_strictest_path_of_a_layer_stays_although_it_is_dead() -> None:
         {"first": 0},
         {"finalists": 0},
         {"again": 0},
-        {"nats": 0.0},
-        {"nats": float("inf")},
         {"subset": 0},
         {"doubt": 1.0},
         {"doubt": float("nan")},

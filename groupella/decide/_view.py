@@ -7,7 +7,6 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from ._selection import LayerSelection, Selection
-from ._verdict import verdict_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,11 +16,14 @@ HEADINGS = ("path", "δ", "‖w‖²", "γ of P", "γ/P", "relative", "removal",
 
 
 def table(selection: Selection) -> Table:
-    """One row a path, the layer's verdict beside its first."""
+    """One row per path, with the layer's verdict in its first row."""
     from rich.table import Table as RichTable
 
     per_datum = selection.log_evidence / selection.n_data
-    caption = f"log evidence {selection.log_evidence:.1f} nats, {per_datum:.3f} a datum"
+    caption = (
+        f"log evidence {selection.log_evidence:.1f} nats, {per_datum:.3f} per datum. "
+        f"{selection.rule}"
+    )
     result = RichTable(
         title="What each layer obeys", caption=caption if selection.is_measured else None
     )
@@ -65,8 +67,7 @@ def clearness_text(layer: LayerSelection, selection: Selection) -> str:
     """Such as "1.4 decades from none"."""
     if layer.alternative is None or not math.isfinite(layer.clearness):
         return "no alternative"
-    unit = "nats" if selection.rule == "evidence" else "decades"
-    return f"{layer.clearness:.1f} {unit} from {verdict_text(layer.alternative)}"
+    return f"{layer.clearness:.1f} {selection.rule.unit} from {layer.alternative}"
 
 
 def text(selection: Selection, width: int = 140) -> str:
