@@ -1,4 +1,4 @@
-"""Augmentation of training batches: shifts by whole pixels and mirrorings, drawn per sample."""
+"""Augmentation of training batches: shifts by whole pixels and flips, drawn for each sample."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 def shifted(x: Tensor, down: Tensor, right: Tensor, reach: int, fill: Tensor) -> Tensor:
-    """Image n moved by ``down[n]`` rows and ``right[n]`` columns, each in [−reach, reach].
+    """Image n moved by `down[n]` rows and `right[n]` columns, each in [−reach, reach].
 
-    x: (n, channels, height, width). What leaves the frame is lost; ``fill`` (channels,) enters.
+    x: (n, channels, height, width). Pixels leaving the frame are lost; `fill` (channels,) enters.
     """
     height, width = x.shape[-2:]
     inner = slice(reach, -reach) if reach else slice(None)
@@ -25,10 +25,13 @@ def shifted(x: Tensor, down: Tensor, right: Tensor, reach: int, fill: Tensor) ->
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random shifts of up to ``shift`` pixels and, with ``flip``, left–right mirrorings.
+    """Random shifts and left–right flips of a batch of training images, drawn for each sample.
 
-    ``fill`` is the value that enters the frame, one per channel: black, as the network sees it.
-    Call it on a batch of *training* images; each sample draws its own shift and flip.
+    Parameters
+    ----------
+    shift : largest shift along each axis, in pixels
+    flip : whether to flip half of the images
+    fill : the value that enters the frame, one per channel: black, as the network sees it
     """
 
     shift: int = 4
@@ -37,7 +40,7 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.shift < 0:
-            raise ValueError(f"shift must be a number of pixels, 0 or more, not {self.shift}")
+            raise ValueError(f"shift must be 0 or more pixels, got {self.shift}")
 
     def __call__(self, x: Tensor, generator: torch.Generator | None = None) -> Tensor:
         if x.ndim != 4 or len(self.fill) not in (1, x.shape[1]):

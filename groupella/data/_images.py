@@ -121,9 +121,3 @@ def moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     # A channel without variation carries no information: leave its scale alone.
     std = torch.where(std > 1e-8, std, torch.ones_like(std))
     return tuple(mean.tolist()), tuple(std.tolist())
-
-
-def standardise_(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(x − mean) / std per channel, in place."""
-    centre, scale = (x.new_tensor(m).view(-1, 1, 1) for m in (mean, std))
-    return x.sub_(centre).div_(scale)

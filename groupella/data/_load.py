@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,22 +17,25 @@ from groupella.groups import Symmetry, c4, mirror, trivial, z2
 from ._augment import Augmentation
 from ._catalogue import DATASETS
 from ._errors import DataError
-from ._images import ImageData, Images, moments, shown_range, standardise_
+from ._images import ImageData, Images, moments, shown_range
 from ._moved import Moved
 from ._own import from_folder, from_npz
 from ._public import PathLike, digits, public
 from ._transforms import Resized, Rotated, Transform, Translated
 
 BASES = ("digits", *DATASETS)
-TRANSFORMS = {
-    "quadrants": "in a random quadrant of a black square; the label stays",
-    "quadrants+label": "in a random quadrant; the label says which",
-    "translated": "moved by whole pixels, uniform in [−8, 8] along each axis",
-    "rotated": "turned by an angle uniform on the circle",
-    "rot90": "turned by a random multiple of 90 degrees",
-    "rot90+label": "turned by a random multiple of 90 degrees; the label says which",
-    "mirrored": "mirrored left–right, or not",
-    "mirrored+label": "mirrored left–right, or not; the label says which",
+# The published ranges are for 28×28. Smaller images, such as the 8×8 digits, are translated and
+# rotated on a black square of twice their side, since little of them would be left otherwise.
+_SMALL = 28
+TRANSFORMS: dict[str, Callable[[int], Transform]] = {  # by name, for images of that side
+    "quadrants": lambda side: Moved(z2(), place="quadrant"),
+    "quadrants+label": lambda side: Moved(z2(), obeys=trivial(), place="quadrant"),
+    "translated": lambda side: Translated(side // 2, 2 * side) if side < _SMALL else Translated(),
+    "rotated": lambda side: Rotated(2 * side if side < _SMALL else None),
+    "rot90": lambda side: Moved(c4()),
+    "rot90+label": lambda side: Moved(c4(), obeys=trivial()),
+    "mirrored": lambda side: Moved(mirror(axis=1)),
+    "mirrored+label": lambda side: Moved(mirror(axis=1), obeys=trivial()),
 }
 
 
@@ -76,11 +79,13 @@ def load(
     if named is not None and transform is not None:
         raise ValueError(f"{data!r} names a transformation, and {transform!r} was given as well")
     transform = named if transform is None else transform
+    if isinstance(transform, str) and transform not in TRANSFORMS:
+        raise ValueError(f"no transformation {transform!r}; known are {', '.join(TRANSFORMS)}")
     if isinstance(transform, str):
-        motion = _named_transform(transform, images)
+        motion, suffix = TRANSFORMS[transform](max(images.train_x.shape[-2:])), transform
     else:
         motion = transform or Resized()
-    suffix = transform if isinstance(transform, str) else motion.name
+        suffix = motion.name
     images = images if keep is None else _kept(images, keep)
     size = images.paper_size if size is None else size
 
@@ -93,17 +98,21 @@ def load(
     task = motion.task(images.classes, (int(train_x.shape[-2]), int(train_x.shape[-1])))
     mean, std = moments(train_x)
     shown = shown_range(train_x)
+    augmentation = None
+    if images.augment and task.classes == images.classes:  # else motions would falsify labels
+        black = tuple(-m / s for m, s in zip(mean, std, strict=True))
+        augmentation = Augmentation(shift=4, flip=True, fill=black)
     return ImageData(
-        train_x=standardise_(_owned(train_x, images.train_x), mean, std),
+        train_x=_standardised(train_x, images.train_x, mean, std),
         train_y=train_y,
-        test_x=standardise_(_owned(test_x, images.test_x), mean, std),
+        test_x=_standardised(test_x, images.test_x, mean, std),
         test_y=test_y,
         classes=task.classes,
         name=f"{images.name}:{suffix}" if suffix else images.name,
         seed=seed,
         mean=mean,
         std=std,
-        augmentation=_augmentation(images, task.classes == images.classes, mean, std),
+        augmentation=augmentation,
         obeys=task.obeys,
         remarks=task.remarks,
         shown=shown,
@@ -134,30 +143,6 @@ def labelled(
     """
     place: Literal["quadrant", "centre"] = "quadrant" if group.translations else "centre"
     return load(data, Moved(group, obeys, place, everywhere), **options)
-
-
-def _named_transform(name: str, images: Images) -> Transform:
-    """The transformation of that name, fitted to the size of the images.
-
-    The published ranges are for 28×28. Images as small as the 8×8 digits are translated and rotated
-    on a black square of twice their size, since little of them would be left otherwise.
-    """
-    side = max(images.train_x.shape[-2:])
-    small = side < 4 * Translated().pixels - 4
-    canvas = 2 * side if small else None
-    made: dict[str, Transform] = {
-        "quadrants": Moved(z2(), place="quadrant"),
-        "quadrants+label": Moved(z2(), obeys=trivial(), place="quadrant"),
-        "translated": Translated(side // 2, canvas) if small else Translated(),
-        "rotated": Rotated(canvas),
-        "rot90": Moved(c4()),
-        "rot90+label": Moved(c4(), obeys=trivial()),
-        "mirrored": Moved(mirror(axis=1)),
-        "mirrored+label": Moved(mirror(axis=1), obeys=trivial()),
-    }
-    if name not in made:
-        raise ValueError(f"no transformation {name!r}; known are {', '.join(TRANSFORMS)}")
-    return made[name]
 
 
 def _open(
@@ -220,17 +205,10 @@ def _part(y: Tensor, size: int | None, split: str, rng: np.random.Generator) -> 
     return torch.from_numpy(np.sort(rng.permutation(len(y))[:size]))
 
 
-def _owned(x: Tensor, original: Tensor) -> Tensor:
-    """x, or a copy if normalising it in place would change the original images."""
-    shared = x.untyped_storage().data_ptr() == original.untyped_storage().data_ptr()
-    return x.clone() if shared else x
-
-
-def _augmentation(
-    images: Images, labels_unchanged: bool, mean: tuple[float, ...], std: tuple[float, ...]
-) -> Augmentation | None:
-    """The paper's for CIFAR, unless labels depend on motions, which augmentation would falsify."""
-    if not images.augment or not labels_unchanged:
-        return None
-    black = tuple(-m / s for m, s in zip(mean, std, strict=True))
-    return Augmentation(shift=4, flip=True, fill=black)
+def _standardised(
+    x: Tensor, original: Tensor, mean: tuple[float, ...], std: tuple[float, ...]
+) -> Tensor:
+    """(x − mean) / std per channel, in place unless x is a view of the original images."""
+    if x.untyped_storage().data_ptr() == original.untyped_storage().data_ptr():
+        x = x.clone()
+    return x.sub_(x.new_tensor(mean).view(-1, 1, 1)).div_(x.new_tensor(std).view(-1, 1, 1))

@@ -52,7 +52,9 @@ class Moved(Transform):
 
     def __post_init__(self) -> None:
         if self.place == "quadrant" and not self.group.is_catalogue:
-            raise ValueError(f"{self.group} is defined by generators: quadrants mean nothing to it")
+            raise ValueError(
+                f"place='quadrant' needs a catalogue group, but {self.group} has generators"
+            )
 
     @property
     def name(self) -> str:
@@ -88,24 +90,24 @@ class Moved(Transform):
     def _placed(self, x: Tensor, size: int | None) -> Tensor:
         if self.place == "full":
             return resize(x, size)
-        if size is None:
-            size = 2 * max(x.shape[-2:])
+        size = 2 * max(x.shape[-2:]) if size is None else size
         if size % 2:
             raise ValueError(
-                f"half of the lattice is a whole number of pixels, but its side is {size}"
+                f"half of size={size} is not a whole number of pixels; give an even size"
             )
-        # Resizing the image first and placing it then keeps its edges out of the other quadrants.
+        # Resizing before placing keeps the edges of an image out of the other quadrants.
         return on_canvas(resize(x, size // 2), size, corner=self.place == "quadrant")
 
     def _elements(self, symmetry: Symmetry, lattice: tuple[int, int]) -> list[Element]:
-        """Those elements that ``place`` admits: with quadrants, translations by halves only."""
+        """The elements that `place` admits: for quadrants, translations by half a side only."""
         everything = GroupSet(self.group).space(lattice, 1, fibre="trivial").elements(symmetry)
         if self.place != "quadrant":
             return list(everything)
-        return [g for g in everything if isinstance(g, LatticeElement) and _by_halves(g)]
+        catalogued = [g for g in everything if isinstance(g, LatticeElement)]
+        return [g for g in catalogued if not any(np.mod(np.multiply(2, g.shift), g.shape))]
 
     def _drawn(self, space: FeatureSpace, n: int, rng: np.random.Generator) -> list[Element]:
-        """n random elements, the same whatever the labels obey."""
+        """n random elements, whatever the labels obey."""
         seed = int(rng.integers(2**31))
         if self.place != "quadrant":
             return space.sample(self.group, n, seed)
@@ -114,15 +116,14 @@ class Moved(Transform):
         return [few[k] for k in np.random.default_rng(seed).integers(len(few), size=n)]
 
     def _coset_numbers(self, lattice: tuple[int, int]) -> dict[Element, int]:
-        """The number of the right coset Ng that each element is in; 0 is N itself."""
+        """The number of the right coset Ng of each element; N itself has number 0."""
         obeyed = self._elements(self.obeys or self.group, lattice)
         number: dict[Element, int] = {}
         cosets = 0
         for g in self._elements(self.group, lattice):
-            if g in number:
-                continue
-            number |= {n * g: cosets for n in obeyed}
-            cosets += 1
+            if g not in number:
+                number |= {n * g: cosets for n in obeyed}
+                cosets += 1
             if cosets > _MOST_COSETS:
                 raise ValueError(
                     f"{self.obeys} has more than {_MOST_COSETS} cosets in {self.group} on "
@@ -139,13 +140,13 @@ class Moved(Transform):
 
 
 def act_each(space: FeatureSpace, elements: Sequence[Element], x: Tensor) -> Tensor:
-    """Sample n of the batch moved by ``elements[n]``."""
+    """The batch with sample n moved by `elements[n]`."""
     number = {g: i for i, g in enumerate(dict.fromkeys(elements))}
     which = torch.tensor([number[g] for g in elements])
     actions = [space.action(g).signed() for g in number]
     out = torch.empty_like(x)
     if any(action is None for action in actions):
-        for g, i in number.items():  # general orthogonal maps: no gather can do these
+        for g, i in number.items():  # general orthogonal maps are no gather
             out[which == i] = space.act(g, x[which == i])
         return out
     target = np.stack([action[0] for action in actions if action is not None])
@@ -164,25 +165,21 @@ def act_each(space: FeatureSpace, elements: Sequence[Element], x: Tensor) -> Ten
     return out
 
 
-def _by_halves(g: LatticeElement) -> bool:
-    return all(2 * t % n == 0 for t, n in zip(g.shift, g.shape, strict=True))
-
-
 def _look_alikes(group: Symmetry, obeyed: Symmetry) -> tuple[str, ...]:
-    """What handwritten digits do to a task on rotations or mirrorings."""
+    """Remarks on images that look alike after rotations or reflections."""
     if len(group.point) < 2:
         return ()
     remarks = []
     if len(obeyed.point) < len(group.point):
         remarks.append(
-            "Things that are nearly symmetric themselves do not always show how they were moved: "
-            "of the digits 0, 1 and 8, and mirrored top to bottom 3. Some of these labels cannot "
-            "be recovered by any network; keep= chooses other classes."
+            "Nearly symmetric images do not always show how they were moved: among the digits "
+            "0, 1 and 8 and, mirrored top to bottom, 3. No network can recover all of these "
+            "labels; choose other classes with keep=."
         )
     if len(obeyed.point) > 1:
         remarks.append(
-            "Labels that ignore rotations or mirrorings make some things of different classes "
-            "alike: of the digits now and then 6 and 9 (turned by 180 degrees) or 2 and 5 "
-            "(mirrored); keep= chooses other classes."
+            "After rotations or reflections, images of different classes can look alike: among "
+            "the digits some 6 and 9 (turned by 180 degrees) or 2 and 5 (mirrored); choose other "
+            "classes with keep=."
         )
     return tuple(remarks)

@@ -7,6 +7,7 @@ import logging
 import os
 import tarfile
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -242,7 +243,7 @@ def test_the_second_time_comes_from_the_cache(tiny_mnist, tmp_path: Path, monkey
     for name in ("train_x", "train_y", "test_x", "test_y"):
         assert torch.equal(getattr(first, name), getattr(second, name))
     assert second.classes == first.classes
-    assert cache_files(tmp_path) == ["mnist.safetensors"]
+    assert cache_files(tmp_path) == ["mnist.npz"]
 
 
 def test_the_cache_serves_when_the_files_are_gone(tiny_mnist, tmp_path: Path) -> None:
@@ -262,12 +263,12 @@ def test_changed_files_are_verified_again(tiny_mnist, tmp_path: Path) -> None:
 def test_a_damaged_cache_is_rebuilt(tiny_mnist, tmp_path: Path, damage: str) -> None:
     tiny_mnist.write(tmp_path / "mnist")
     public("mnist", tmp_path)
-    entry = _cache.cache_directory() / "mnist.safetensors"
+    entry = _cache.cache_directory() / "mnist.npz"
     content = bytearray(entry.read_bytes())
     if damage == "truncated":
         content = content[:-100]
     elif damage == "altered":
-        content[-100] ^= 1
+        content[len(content) // 2] ^= 1
     else:
         content[:] = os.urandom(100)
     entry.write_bytes(content)
@@ -280,11 +281,11 @@ def test_a_damaged_cache_is_rebuilt(tiny_mnist, tmp_path: Path, damage: str) -> 
 def test_an_interrupted_write_leaves_nothing(tiny_mnist, tmp_path: Path, monkeypatch) -> None:
     tiny_mnist.write(tmp_path / "mnist")
 
-    def interrupted(arrays: object, path: Path, metadata: object) -> None:
-        Path(path).write_bytes(b"half")
+    def interrupted(file: BinaryIO, **arrays: object) -> None:
+        file.write(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_cache, "save_file", interrupted)
+    monkeypatch.setattr(np, "savez", interrupted)
     with pytest.raises(KeyboardInterrupt):
         public("mnist", tmp_path)
     assert cache_files(tmp_path) == []

@@ -169,7 +169,7 @@ def test_a_group_by_generators() -> None:
     moved, y = Moved(group, obeys=trivial())(x, torch.zeros(60).long(), None, rng())
     expected = torch.where(y.view(-1, 1, 1, 1) == 1, x.flip(-1, -2), x)
     assert torch.equal(moved, expected)
-    with pytest.raises(ValueError, match="quadrants mean nothing"):
+    with pytest.raises(ValueError, match="'quadrant' needs a catalogue group"):
         Moved(group, place="quadrant")
 
 
