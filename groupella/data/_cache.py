@@ -33,8 +33,8 @@ def stored(name: str, fingerprint: str | None = None) -> Images | None:
         with _path(name).open("rb") as file, np.load(file, allow_pickle=False) as entry:
             if fingerprint not in {None, str(entry["fingerprint"])}:
                 return None
-            arrays = {key: torch.from_numpy(entry[key]) for key in _ARRAYS}
-            return Images(name=name, classes=tuple(entry["classes"].tolist()), **arrays)
+            x, y, test_x, test_y = (torch.from_numpy(entry[key]) for key in _ARRAYS)
+            return Images(name, x, y, test_x, test_y, tuple(entry["classes"].tolist()))
     except Exception:  # a damaged zip can raise nearly anything
         return None
 
