@@ -12,11 +12,17 @@ from .errors import plain_errors
 
 data = typer.Typer(help="Download data sets and check their files.", no_args_is_help=True)
 
+
+def _public_names() -> list[str]:
+    from groupella.data import BASES
+
+    return [name for name in BASES if name != "digits"]
+
+
 Name = Annotated[
     str,
     typer.Argument(
-        help="mnist, cifar10 or cifar100.",
-        autocompletion=lambda: ["mnist", "cifar10", "cifar100"],
+        help="Public data set: mnist, cifar10 or cifar100.", autocompletion=_public_names
     ),
 ]
 Place = Annotated[

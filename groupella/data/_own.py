@@ -61,8 +61,9 @@ def from_npz(path: Path, seed: int = 0) -> Images:
         classes, labels, test_labels = _numbered(train_y, test_y, given)
         train, test = _as_images(train_x, test_x)
         if train.shape[1:] != test.shape[1:]:
-            shapes = f"{tuple(train.shape[1:])}, test images {tuple(test.shape[1:])}"
-            raise DataError(f"training images are {shapes}")
+            raise DataError(
+                f"training images are {tuple(train.shape[1:])}, test images {tuple(test.shape[1:])}"
+            )
         for images, targets in ((train, labels), (test, test_labels)):
             if len(images) != len(targets) or not len(targets):
                 raise DataError(f"{len(images)} images for {len(targets)} labels")
@@ -124,25 +125,27 @@ def _arrays(path: Path) -> dict[str, Array]:
                 raise DataError("it is one array (.npy); expected several by name (np.savez)")
             with archive:
                 arrays = {key: archive[key] for key in archive.files}
+        for key, value in arrays.items():
+            if not isinstance(value, np.ndarray):
+                raise DataError(f"{key} is not an array")
     except Exception as error:  # from the system, zipfile, zlib or numpy: too many to list
         raise DataError(f"{str(path)!r} cannot be read as an .npz: {error}") from error
-    for key, value in arrays.items():
-        if not isinstance(value, np.ndarray):
-            raise DataError(f"{str(path)!r}: {key} is not an array")
     return arrays
 
 
 def _split(arrays: dict[str, Array], seed: int) -> tuple[Array, Array, Array, Array]:
     """Images and labels to train on and to test on, by the first names that fit."""
-    for names in _SPLIT_NAMES:
-        if all(name in arrays for name in names):
-            train_x, train_y, test_x, test_y = (arrays[name] for name in names)
-            return train_x, train_y, test_x, test_y
-    for x, y in ((x, y) for x, y in _WHOLE_NAMES if x in arrays and y in arrays):
+    for a, b, c, d in _SPLIT_NAMES:
+        if {a, b, c, d} <= arrays.keys():
+            return arrays[a], arrays[b], arrays[c], arrays[d]
+    for x, y in _WHOLE_NAMES:
+        if not {x, y} <= arrays.keys():
+            continue
         images, labels = arrays[x], arrays[y]
         if labels.ndim != 1 or images.shape[:1] != labels.shape:
-            shapes = f"{images.shape} does not go with {y} of shape {labels.shape}"
-            raise DataError(f"{x} of shape {shapes}")
+            raise DataError(
+                f"{x} of shape {images.shape} does not go with {y} of shape {labels.shape}"
+            )
         train, test = _stratified(labels, seed)
         return images[train], labels[train], images[test], labels[test]
     expected = " or ".join(", ".join(names) for names in (*_SPLIT_NAMES, *_WHOLE_NAMES))

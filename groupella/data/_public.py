@@ -179,8 +179,8 @@ def _read(name: str, data_dir: PathLike | None, download: bool, progress: bool) 
         store(images, name, fingerprint)
         _warn_of(problems, copy)
         return images
-    command = _fetch_command(name, data_dir)
-    raise DataError(f"{'; '.join(problems)}. Download a sound copy with `{command}`")
+    wrong = "; ".join(problems) or f"{name} was deleted while it was being read"
+    raise DataError(f"{wrong}. Download a sound copy with `{_fetch_command(name, data_dir)}`")
 
 
 def _warn_of(problems: list[str], copy: Copy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import logging
 import os
 import tarfile
@@ -14,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from groupella.data import DataError, _cache, _copies, public, verify
-from groupella.data._catalogue import DATASETS
+from groupella.data import DataError, Images, _cache, _copies, fetch, load, public, verify
+from groupella.data._catalogue import DATASETS, Dataset, Download
 
 
 def cache_files(tmp_path: Path) -> list[str]:
@@ -369,3 +370,31 @@ def test_every_download_has_mirrors_of_different_hosts() -> None:
 def test_an_unknown_public_set_is_an_error() -> None:
     with pytest.raises(DataError, match="known are mnist, cifar10, cifar100"):
         public("imagenet")
+
+
+def test_a_new_data_set_is_one_entry_in_the_catalogue(sites, tmp_path: Path, monkeypatch) -> None:
+    """The recipe: its files with their checksums, its mirrors, and how to decode them."""
+    content = bytes(range(200)) * 2  # 25 images of 4×4
+    entry = Dataset(
+        folders=("stripes", "."),
+        archive="stripes",
+        files={"stripes.bin": {"stripes.bin": hashlib.md5(content).hexdigest()}},
+        downloads=(Download("stripes.bin", 400, hashlib.sha256(content).hexdigest()),),
+        mirrors=(sites[0].url,),
+        parse=lambda content, file: torch.frombuffer(bytearray(content), dtype=torch.uint8),
+        images=lambda files: stripes(files[0].view(25, 1, 4, 4)),
+        paper_size=8,
+    )
+    monkeypatch.setitem(DATASETS, "stripes", entry)
+    sites[0].pages["stripes.bin"] = content
+    assert load("stripes:rot90", progress=False).train_x.shape == (20, 1, 8, 8)
+    images = public("stripes", download=False)  # from the cache or the download
+    np.testing.assert_array_equal(images.train_x.flatten(), list(content[:320]))
+    assert all(check.ok for check in verify("stripes"))
+    assert fetch("stripes", tmp_path / "mine", progress=False) == tmp_path / "mine"
+    assert (tmp_path / "mine" / "stripes" / "stripes.bin").read_bytes() == content
+
+
+def stripes(x: torch.Tensor) -> Images:
+    y = torch.arange(25) % 2
+    return Images("stripes", x[:20], y[:20], x[20:], y[20:], ("even", "odd"))

@@ -196,7 +196,7 @@ def test_one_array_and_damaged_bytes_are_clear_errors(rng, tmp_path: Path) -> No
             load(tmp_path / "b.npz")
     with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
         archive.writestr("x", b"no array")
-    with pytest.raises(DataError, match=r"c.npz': x is not an array"):
+    with pytest.raises(DataError, match=r"c.npz' cannot be read as an .npz: x is not an array"):
         from_npz(tmp_path / "c.npz")
 
 
