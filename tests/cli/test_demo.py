@@ -105,6 +105,7 @@ def test_the_demo_says_in_words_whether_it_is_right(
     assert "That is how" not in wrong.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_finds_both_symmetries(tmp_path: Path) -> None:
     """As it is, trained: the only test of the settings that it comes with."""
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--json"])

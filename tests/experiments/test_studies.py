@@ -85,6 +85,7 @@ def test_a_row_that_is_not_there_is_an_error_beside_one_that_is() -> None:
         chosen_rows(find("cifar10", "paper").rows(0), ["CONV map", "VGG"])
 
 
+@pytest.mark.slow
 def test_reproduce_writes_a_summary_beside_the_paper(tmp_path: Path) -> None:
     arguments = ["reproduce", "toy", "--preset", "quick", "--row", "digit F-FC+CONV evidence"]
     arguments += ["--epochs", "1", "--out", str(tmp_path), "--json"]
@@ -126,6 +127,7 @@ def test_seeds_are_ranges_or_lists() -> None:
             seed_list(text)
 
 
+@pytest.mark.slow
 def test_sweep_runs_in_processes_of_their_own(tmp_path: Path) -> None:
     arguments = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--epochs", "1"]
     arguments += ["--alpha", "1", "--train-size", "60", "--jobs", "2", "--out", str(tmp_path)]

@@ -242,6 +242,7 @@ def test_export_works_for_any_batch() -> None:
     assert close(exported.module()(more), plain(more))
 
 
+@pytest.mark.slow
 def test_it_is_one_graph_for_the_compiler() -> None:
     plain = harden(small()).eval()
     torch._dynamo.reset()
@@ -253,6 +254,7 @@ def test_it_is_one_graph_for_the_compiler() -> None:
 if shutil.which("g++") or shutil.which("clang++"):
     # torch 2.13's own compiler still imports torch.jit.
     @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+    @pytest.mark.slow
     def test_it_compiles_to_machine_code() -> None:
         plain = harden(small("CONV", blocks=((1, 2),), image_size=4, groups=GroupSet(z2()))).eval()
         torch._dynamo.reset()
@@ -277,6 +279,7 @@ assert not [name for name in sys.modules if name.startswith("groupella.")]
 """
 
 
+@pytest.mark.slow
 def test_it_loads_where_groupella_is_not(tmp_path: Path) -> None:
     plain = harden(small(), KEPT).eval()
     x = torch.randn(2, 1, 8, 8)

@@ -16,6 +16,7 @@ from PIL import Image
 
 from groupella.report import Content, page, write_report
 
+pytestmark = pytest.mark.slow
 SCHEMES = ("dark", "light")  # as chromium numbers them
 PROBE = """<!DOCTYPE html><meta charset="utf-8"><body style="margin:0">
 <iframe id="frame" style="border:0;width:WIDTHpx;height:2600px"></iframe><pre id="found"></pre>

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +44,14 @@ with_ray = pytest.mark.skipif(
 )
 
 
-def start(*command: str, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *command],
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # Workers of Ray are nice by 15, so that on a busy machine they would hardly run.
-        env={**os.environ, "RAY_ADDRESS": "", "RAY_worker_niceness": "0", **environment},
-    )
+# Ray's workers have niceness 15 by default; on a busy machine they would hardly run.
+ENVIRONMENT = {"RAY_ADDRESS": "", "RAY_worker_niceness": "0"}
+Spawn = Callable[..., subprocess.Popen[str]]
 
 
-def sweep(place: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
+def sweep(spawn: Spawn, place: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
     options = ("--out", str(place), "--engine", "ray", *more)
-    return start("-m", "groupella.cli", *SWEEP, *options, **environment)
+    return spawn("-m", "groupella.cli", *SWEEP, *options, **{**ENVIRONMENT, **environment})
 
 
 def without_times(text: str) -> Any:
@@ -67,24 +60,27 @@ def without_times(text: str) -> Any:
 
 
 @pytest.fixture
-def cluster() -> Iterator[dict[str, str]]:
-    """A Ray cluster of one core, as the environment of those who may join it."""
+def cluster(spawn: Spawn) -> Iterator[dict[str, str]]:
+    """A Ray cluster of one core: the environment variables needed to join it."""
     key = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    process = start("-c", CLUSTER, **key)
+    process = spawn("-c", CLUSTER, **{**ENVIRONMENT, **key})
     assert process.stdout is not None
     yield {**key, "RAY_ADDRESS": process.stdout.readline().strip()}
     process.communicate(timeout=PATIENCE)
 
 
+@pytest.mark.slow
 @with_ray
-def test_ray_finds_what_the_local_engine_finds(tmp_path: Path, cluster: dict[str, str]) -> None:
+def test_ray_finds_what_the_local_engine_finds(
+    spawn: Spawn, tmp_path: Path, cluster: dict[str, str]
+) -> None:
     local = CliRunner().invoke(app, [*SWEEP, "--out", str(tmp_path / "local")])
     assert local.exit_code == 0, local.output
     place = tmp_path / "ray"
     shutil.copytree(tmp_path / "local" / FIRST, place / FIRST)
     finished = (place / FIRST / "report.html").stat().st_mtime_ns
 
-    process = sweep(place, "--jobs", "1")
+    process = sweep(spawn, place, "--jobs", "1")
     history = place / SECOND / "history.json"
     end = time.monotonic() + PATIENCE
     while not history.exists():
@@ -98,16 +94,17 @@ def test_ray_finds_what_the_local_engine_finds(tmp_path: Path, cluster: dict[str
     assert not (place / SECOND / "report.json").exists()
     assert len(json.loads(history.read_text())) >= 1
 
-    process = sweep(place, **cluster)
+    process = sweep(spawn, place, **cluster)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert without_times(out) == without_times(local.stdout)
     assert (place / FIRST / "report.html").stat().st_mtime_ns == finished
 
 
+@pytest.mark.slow
 @with_ray
 def test_own_files_are_named_from_where_the_sweep_was_started(
-    tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    spawn: Spawn, tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cluster was started elsewhere."""
     monkeypatch.chdir(tmp_path)
@@ -116,7 +113,8 @@ def test_own_files_are_named_from_where_the_sweep_was_started(
     Path("my_groups.py").write_text("from groupella.groups import z2\nGROUPS = [z2()]\n")
     own = ["--data", "mine.npz", "--groups", "my_groups.py:GROUPS", "--alpha", "1"]
     more = ["--epochs", "1", "--engine", "ray", "--out", "out", "--json"]
-    process = start("-m", "groupella.cli", "sweep", *own, *more, **cluster)
+    arguments = ("-m", "groupella.cli", "sweep", *own, *more)
+    process = spawn(*arguments, **{**ENVIRONMENT, **cluster})
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert [row["row"] for row in json.loads(out)] == ["mine.npz my_groups.py:GROUPS seed 0"]
@@ -142,6 +140,7 @@ def test_work_begins_where_its_relative_names_are_meant(
         assert _ray.attempt_from("/nowhere", task) == {"message": str(tmp_path)}
 
 
+@pytest.mark.slow
 @with_ray
 def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
     arguments = [*SWEEP, "--engine", "ray", "--address", "127.0.0.1:1", "--out", str(tmp_path)]

@@ -1,13 +1,14 @@
-"""Signals stop a command and all its processes; what they saved is gone on with.
+"""Signals stop a command and all its processes; the same command resumes from what was saved.
 
-Real processes: a sweep of two rows in two workers. What is to be caught in training would take
-days, so that no worker, however late the other starts, is finished before both are caught.
+Real processes: a sweep of two rows in two workers. A run that is to be interrupted would take days,
+so that neither worker finishes before both are interrupted, however late the other one starts.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from groupella.cli._select import saving
 from groupella.cli.app import app
 from groupella.runs.engines import _message
 from groupella.runs.stopping import Stopped, stoppable
-from groupella.cli._select import saving
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks into /proc")
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--alpha", "1", "--train-size", "40"]
@@ -31,20 +32,11 @@ SWEEP += ["--json", "--epochs"]
 DAYS, SECONDS = "1000000", "30"
 TWO = ["--seeds", "0-1", "--jobs", "2"]
 PATIENCE = 500.0
+Spawn = Callable[..., subprocess.Popen[str]]
 
 
-def start(place: Path, epochs: str, *more: str) -> subprocess.Popen[str]:
-    return command(*SWEEP, epochs, "--out", str(place), *more)
-
-
-def command(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "groupella.cli", *arguments],
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+def sweep(spawn: Spawn, place: Path, epochs: str, *more: str) -> subprocess.Popen[str]:
+    return spawn("-m", "groupella.cli", *SWEEP, epochs, "--out", str(place), *more)
 
 
 def until(what: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
@@ -75,7 +67,7 @@ def alive(pid: int) -> bool:
 
 
 def epochs(place: Path) -> dict[str, int]:
-    """Of each row, as far as its last checkpoint."""
+    """The number of epochs of each row, up to its last checkpoint."""
     found = {}
     for history in place.glob("*/history.json"):
         found[history.parent.name] = len(json.loads(history.read_text()))
@@ -88,20 +80,20 @@ def without_times(text: str) -> Any:
 
 
 def interrupt(
-    place: Path, number: signal.Signals, whom: tuple[str, ...] = ("parent",)
+    spawn: Spawn, place: Path, number: signal.Signals, whom: tuple[str, ...] = ("parent",)
 ) -> tuple[int, str]:
-    """Stop the sweep in both workers' training; its exit code and what it said.
+    """Interrupt the sweep while both workers train; return its exit code and standard error.
 
-    whom: who gets the signal, one after the other; after a worker, the other one must go on
+    whom: who gets the signal, in that order; after a worker, the other one must continue
     """
     before = epochs(place)
-    process = start(place, DAYS, *TWO)
+    process = sweep(spawn, place, DAYS, *TWO)
 
-    def both_went_on() -> bool:
+    def both_train() -> bool:
         now = epochs(place)
         return len(now) == 2 and all(n > before.get(row, 0) for row, n in now.items())
 
-    until(both_went_on, process)
+    until(both_train, process)
     workers = children(process.pid)
     assert len(workers) == 2
     now = epochs(place)
@@ -118,18 +110,21 @@ def interrupt(
 
 
 def wait_for_more(place: Path, process: subprocess.Popen[str]) -> None:
-    """Until some row has gone on by two epochs from here."""
+    """Wait until some row has trained for two more epochs."""
     before = epochs(place)
     until(lambda: any(n > before[row] + 1 for row, n in epochs(place).items()), process)
 
 
-def test_workers_stop_with_their_parent_and_the_same_command_goes_on(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_workers_stop_with_their_parent_and_the_same_command_resumes(
+    spawn: Spawn, tmp_path: Path
+) -> None:
     saved = f"interrupted; saved in {tmp_path}. The same command goes on.\n"
-    assert interrupt(tmp_path, signal.SIGKILL) == (-signal.SIGKILL, "")
-    assert interrupt(tmp_path, signal.SIGTERM, ("worker", "parent")) == (143, saved)
+    assert interrupt(spawn, tmp_path, signal.SIGKILL) == (-signal.SIGKILL, "")
+    assert interrupt(spawn, tmp_path, signal.SIGTERM, ("worker", "parent")) == (143, saved)
 
 
-def test_a_worker_that_a_signal_ends_is_told_from_one_that_is_done() -> None:
+def test_a_worker_ended_by_a_signal_is_distinguished_from_one_that_finished() -> None:
     for program, wanted in (
         (
             "import os; os.kill(os.getpid(), 15)",
@@ -142,23 +137,27 @@ def test_a_worker_that_a_signal_ends_is_told_from_one_that_is_done() -> None:
         assert _message(process) == wanted
 
 
-def test_what_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    """Also where, on a busy machine, it is finished by the time it is to be stopped."""
-    stopped = start(tmp_path, SECONDS, "--jobs", "2")
+@pytest.mark.slow
+def test_an_interrupted_sweep_gives_the_same_result_as_an_uninterrupted_one(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    """Also if, on a busy machine, it finishes before the signal arrives."""
+    stopped = sweep(spawn, tmp_path, SECONDS, "--jobs", "2")
     until(lambda: bool(epochs(tmp_path)))
     stopped.terminate()
     stopped.communicate(timeout=PATIENCE)
     assert stopped.returncode in {143, 0, -signal.SIGTERM}
-    again = start(tmp_path, SECONDS, "--jobs", "2")
+    again = sweep(spawn, tmp_path, SECONDS, "--jobs", "2")
     out, err = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, err
     undisturbed = CliRunner().invoke(app, [*SWEEP, SECONDS, "--out", str(tmp_path / "whole")])
     assert without_times(out) == without_times(undisturbed.stdout)
 
 
-def test_the_planted_benchmark_stops_with_its_workers(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_planted_benchmark_stops_with_its_workers(spawn: Spawn, tmp_path: Path) -> None:
     place = ["--directory", str(tmp_path), "--no-progress"]
-    process = command("planted", "--preset", "fresh", "--jobs", "2", *place)
+    process = spawn("-m", "groupella.cli", "planted", "--preset", "fresh", "--jobs", "2", *place)
     until(lambda: len(list(tmp_path.glob("*/start0/history.json"))) == 2, process)
     workers = children(process.pid)
     assert len(workers) == 2
@@ -169,11 +168,12 @@ def test_the_planted_benchmark_stops_with_its_workers(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (143, "", saved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_training_in_the_process_itself_stops_with_the_exit_code_of_the_signal(
-    tmp_path: Path, number: signal.Signals, code: int
+    spawn: Spawn, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    process = start(tmp_path, DAYS)
+    process = sweep(spawn, tmp_path, DAYS)
     until(lambda: bool(epochs(tmp_path)), process)
     os.kill(process.pid, number)
     _, err = process.communicate(timeout=PATIENCE)
@@ -181,8 +181,40 @@ def test_training_in_the_process_itself_stops_with_the_exit_code_of_the_signal(
     assert err.splitlines()[-1] == f"interrupted; saved in {tmp_path}. The same command goes on."
 
 
+FAILING = """
+import subprocess, sys, time
+from pathlib import Path
+
+CHILD = "import time; time.sleep(1000)"
+PARENT = '''
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
+print(child.pid, flush=True)
+'''
+
+def test_fails(spawn):
+    orphan = spawn("-c", PARENT, CHILD)
+    busy = spawn("-c", CHILD)
+    pids = [int(orphan.stdout.readline()), busy.pid]
+    orphan.wait()
+    Path("pids").write_text(" ".join(map(str, pids)))
+    assert False
+"""
+
+
+def test_a_failing_test_leaves_no_process_behind(tmp_path: Path) -> None:
+    shutil.copy(Path(__file__).parents[1] / "conftest.py", tmp_path)
+    (tmp_path / "test_it.py").write_text(FAILING)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert "1 failed" in result.stdout, result.stdout + result.stderr
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2
+    assert not [pid for pid in pids if alive(pid)]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_either_signal_is_told_from_the_other(number: signal.Signals) -> None:
+def test_the_signals_are_distinguished(number: signal.Signals) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Stopped, match=number.name) as stop, stoppable():
         signal.raise_signal(number)
@@ -191,7 +223,7 @@ def test_either_signal_is_told_from_the_other(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("anything", [False, True])
-def test_what_is_said_to_be_saved_is_there(
+def test_the_message_says_saved_only_if_something_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], anything: bool
 ) -> None:
     if anything:

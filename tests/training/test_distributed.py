@@ -60,6 +60,7 @@ def process(rank: int, rendezvous: str, directory: str) -> None:
         dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_precisions_of_one(tmp_path: Path) -> None:
     with alone(tmp_path / "busy"):
         mp.spawn(process, (str(tmp_path / "rendezvous"), str(tmp_path)), nprocs=2)  # type: ignore

@@ -218,6 +218,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_kill_9_and_resume_is_bit_identical(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -111,6 +111,7 @@ def test_identifiable_means_worse_with_every_stricter_group() -> None:
     assert deep.identifiable(forced) == (True, True, False)
 
 
+@pytest.mark.slow
 def test_deep_and_label_cases_run_to_an_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ def test_deep_and_label_cases_run_to_an_outcome(
     assert (tmp_path / "data" / "student" / "last.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_search_on_a_part_goes_on_and_is_settled_on_all_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
