@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
+from scipy.sparse.linalg import LinearOperator, cg
 from torch import nn
 
 from groupella.bases import Basis, equivariant_basis, increments
@@ -303,27 +304,19 @@ def _conjugate_gradients(
     """(B(1 ⊗ M)Bᵀ + diag δ)⁻¹ r with the mean eigenvalue of M in the preconditioner."""
     size = len(middle)
     columns = sp.csr_array(rows.T)
-    scale = 1 / (penalties + np.trace(middle) / size)
 
     def product(u: FloatArray) -> FloatArray:
         matrix = (columns @ u).reshape(size, size)
         result: FloatArray = rows @ (matrix @ middle).reshape(-1) + penalties * u
         return result
 
-    u = start.copy()
-    residual = wanted - product(u)
-    z = scale * residual
-    direction = z.copy()
-    rho = float(residual @ z)
-    goal = _CG_TOLERANCE * math.sqrt(max(float(wanted @ (scale * wanted)), 1e-300))
-    for _ in range(_CG_STEPS):
-        if math.sqrt(rho) <= goal:
-            break
-        image = product(direction)
-        step = rho / float(direction @ image)
-        u += step * direction
-        residual -= step * image
-        z = scale * residual
-        rho, before = float(residual @ z), rho
-        direction = z + rho / before * direction
-    return u
+    solution, _ = cg(
+        LinearOperator((len(wanted), len(wanted)), matvec=product, dtype=wanted.dtype),
+        wanted,
+        x0=start,
+        rtol=_CG_TOLERANCE,
+        maxiter=_CG_STEPS,
+        M=sp.diags_array(1 / (penalties + np.trace(middle) / size)),
+    )
+    found: FloatArray = solution
+    return found

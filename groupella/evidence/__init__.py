@@ -1,4 +1,4 @@
-"""Evidence: prior precisions, the Laplace marginal likelihood, and what it selects."""
+"""Evidence: likelihoods, prior precisions, the Laplace marginal likelihood, predictions."""
 
 from ._evidence import Evidence as Evidence
 from ._exact import MOST_JOINT_WEIGHTS as MOST_JOINT_WEIGHTS

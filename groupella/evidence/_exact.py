@@ -3,13 +3,13 @@
     log p(D) ≈ log p(D | w) − ½ Σ_g δ_g ‖w_g‖² − ½ log |1 + D^−½ H D^−½|,   H = Σ_n J_nᵀ Λ_n J_n,
 
 D = diag δ, with every correlation between weights and between groups. Kronecker factors have the
-trace of H and a flatter spectrum, so they overstate the Occam factor, by hundreds of nats where the
-network has hundreds of effective parameters: more than what many a path is worth. Two networks
-that differ by a few nats are told apart by this evidence only.
+trace of H but a flatter spectrum, so they overstate the Occam factor, by hundreds of nats where the
+network has hundreds of effective parameters: more than many a path is worth. Only this evidence
+tells apart two networks that differ by a few nats.
 
 The effective parameters of a group are γ_g = P_g − tr_g (1 + D^−½ H D^−½)⁻¹, and MacKay's fixed
 point δ_g = γ_g/‖w_g‖² holds as it does for factors. Groups with very many weights (the free path of
-a wide layer) stay with their Kronecker blocks, independent of the others.
+a wide layer) keep their Kronecker blocks, independent of the others.
 """
 
 from __future__ import annotations
@@ -34,10 +34,18 @@ SETTLED = 1e-2  # nats
 
 @dataclass(frozen=True)
 class ExactEvidence:
-    """log p(D) in nats, taken apart, at the best precisions for the present weights and noise.
+    """The terms of log p(D) in nats, at the best precisions for the present weights and noise.
 
-    factored: the groups that stayed with their Kronecker blocks.
-    converged: whether no more than 0.01 nats were left to gain in the precisions.
+    Attributes
+    ----------
+    log_likelihood, penalty, log_volume
+        log p(D | w), ½ Σ δ‖w‖² and −½ log |1 + D^−½ H D^−½|.
+    precisions, effective_parameters
+        δ and γ by prior group.
+    factored
+        The groups that kept their Kronecker blocks.
+    converged
+        Whether at most 0.01 nats were left to gain in the precisions.
     """
 
     log_likelihood: float
@@ -50,6 +58,7 @@ class ExactEvidence:
 
     @property
     def log_evidence(self) -> float:
+        """log p(D) in nats."""
         return self.log_likelihood - self.penalty + self.log_volume
 
 
@@ -63,77 +72,43 @@ def exact_evidence(
     steps: int = 20,
     seed: int = 0,
 ) -> ExactEvidence:
-    """The evidence of a network as it is; nothing is changed, the precisions of the prior included.
+    """Return the exact evidence of a network; nothing is changed, not even the prior's precisions.
 
     Parameters that do not require a gradient are constants, without prior and curvature.
 
-    data: a pair (x, y) of tensors; the fit is taken on all of them, the curvature on a random
-        `subset` that stands for all (None: all).
-    largest: groups of more weights than this stay with their Kronecker blocks, which the evidence
-        must have observed.
-    left_out: the share of Σ tr Λ, the curvature in the outputs, that the smallest directions of all
-        data may have together to be left out. Of 64 classes, whose probabilities are mostly small,
-        half of the directions are; 0 keeps them all.
-    steps: at most so many of MacKay's, from the prior's precisions; 0 keeps those.
+    Parameters
+    ----------
+    evidence
+        Network, likelihood and prior.
+    data
+        A pair (x, y) of tensors. The fit is computed on all of them.
+    subset, seed
+        Number of random examples for the curvature, which represent all (None: all), and their
+        seed.
+    largest
+        Groups with more weights than this keep their Kronecker blocks, which the evidence must have
+        observed.
+    left_out
+        Share of Σ tr Λ, the curvature in the outputs, that the smallest directions may have in
+        total to be left out; 0 keeps all. With 64 classes, whose probabilities are mostly small,
+        half of the directions are left out.
+    steps
+        Maximum number of MacKay updates; 0 keeps the current precisions.
+
+    Raises
+    ------
+    RuntimeError
+        If a group is larger than `largest` and no curvature has been collected.
+    ValueError
+        If the joint curvature would be too large; see `joint_size`.
+    NonFiniteError
+        If activations or gradients overflow.
     """
     if subset is not None and subset < 1:
         raise ValueError(f"subset must be at least 1, or None for all data; got {subset}")
     if not 0.0 <= left_out < 1.0:
         raise ValueError(f"left_out must be at least 0 and below 1; got {left_out}")
-    groups = _groups(evidence, largest)
-    x, y = data
-    used = x
-    if subset is not None and subset < len(x):
-        generator = torch.Generator().manual_seed(seed)
-        used = x[torch.randperm(len(x), generator=generator)[:subset]]
-    network, likelihood = evidence.network, evidence.likelihood
-    h = joint_curvature(network, likelihood, groups.sizes, used, left_out)
-    problem = _problem(evidence, groups, len(x) / len(used) * h)
-    found = problem.best(evidence.prior.log_precision.detach().cpu()[groups.places], steps)
-    device = next((p.device for p in network.parameters()), x.device)
-    pairs = zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
-    moved = [(a.to(device), b.to(device)) for a, b in pairs]
-    names = [g.name for g in groups.live]
-    return ExactEvidence(
-        log_likelihood=data_fit(network, likelihood, moved).log_likelihood(likelihood),
-        penalty=0.5 * float((found.log_precision.exp() * problem.norms).sum()),
-        log_volume=found.volume,
-        precisions=dict(zip(names, found.log_precision.exp().tolist(), strict=True)),
-        effective_parameters=dict(zip(names, found.gammas.tolist(), strict=True)),
-        factored=tuple(groups.live[i].name for i in groups.factored),
-        converged=found.left < SETTLED,
-    )
-
-
-def joint_size(evidence: Evidence, largest: int = LARGEST_GROUP) -> int:
-    """How many weights `exact_evidence` would take together; `MOST_JOINT_WEIGHTS` is its limit."""
-    return sum(g.size for g in _live(evidence) if g.size <= largest)
-
-
-def _live(evidence: Evidence) -> list[PriorGroup]:
-    """Groups that are not constant, and their sizes without what is."""
-    constants = evidence.constants
-    numel = {n: p.numel() for n, p in evidence.network.named_parameters()}
-    found = []
-    for group in evidence.prior:
-        size = sum(numel[n] for n in group.parameters if n not in constants)
-        if size:
-            found.append(replace(group, size=size))
-    return found
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """The groups that are not constant, and their `places` in the prior; which of them stay
-    factored; and, parameter by parameter, the number of weights that are taken together."""
-
-    live: list[PriorGroup]
-    places: list[int]
-    factored: list[int]
-    sizes: dict[str, int]
-
-
-def _groups(evidence: Evidence, largest: int) -> _Groups:
+    network, likelihood, prior = evidence.network, evidence.likelihood, evidence.prior
     live = _live(evidence)
     factored = [i for i, g in enumerate(live) if g.size > largest]
     if factored and not evidence.is_observed:
@@ -142,9 +117,9 @@ def _groups(evidence: Evidence, largest: int) -> _Groups:
             f"{first.name} has {first.size} weights, more than largest={largest}, and "
             "its factored curvature is not known: call evidence.collect(data) first"
         )
-    trained = _trained(evidence)
-    joint = [g for g in live if g.size <= largest]
-    sizes = {n: trained[n].numel() for g in joint for n in g.parameters if n in trained}
+    trained = {n: p.detach() for n, p in network.named_parameters() if p.requires_grad}
+    owners = {n: i for i, g in enumerate(live) for n in g.parameters if n in trained}
+    sizes = {n: trained[n].numel() for n, i in owners.items() if live[i].size <= largest}
     weights = sum(sizes.values())
     if weights > MOST_JOINT_WEIGHTS:
         raise ValueError(
@@ -152,36 +127,55 @@ def _groups(evidence: Evidence, largest: int) -> _Groups:
             f"{4 * 8 * weights**2 / 1e9:.0f} GB; choose `largest` so that at most "
             f"{MOST_JOINT_WEIGHTS} are left"
         )
-    return _Groups(live, [evidence.prior.index(g.name) for g in live], factored, sizes)
-
-
-def _trained(evidence: Evidence) -> dict[str, Tensor]:
-    return {n: p.detach() for n, p in evidence.network.named_parameters() if p.requires_grad}
-
-
-def _problem(evidence: Evidence, groups: _Groups, h: Tensor) -> _Precisions:
-    prior, trained = evidence.prior, _trained(evidence)
-    norms = [
-        sum(float(trained[n].double().square().sum()) for n in g.parameters if n in trained)
-        for g in groups.live
-    ]
-    owners = {n: i for i, g in enumerate(groups.live) for n in g.parameters}
-    owner = [owners[n] for n, size in groups.sizes.items() for _ in range(size)]
-    return _Precisions(
-        h=h,
-        owner=torch.tensor(owner, dtype=torch.long),
-        spectrum={
-            i: evidence.spectrum.eigenvalues[groups.places[i]].cpu() for i in groups.factored
-        },
-        norms=torch.tensor(norms, dtype=torch.float64),
-        learned=prior.learned.cpu()[groups.places],
+    x, y = data
+    used = x
+    if subset is not None and subset < len(x):
+        generator = torch.Generator().manual_seed(seed)
+        used = x[torch.randperm(len(x), generator=generator)[:subset]]
+    h = joint_curvature(network, likelihood, sizes, used, left_out)
+    places = [prior.index(g.name) for g in live]
+    norms = torch.zeros(len(live), dtype=torch.float64)
+    for name, i in owners.items():
+        norms[i] += float(trained[name].double().square().sum())
+    problem = _Precisions(
+        h=len(x) / len(used) * h,
+        owner=torch.tensor([owners[n] for n, size in sizes.items() for _ in range(size)]).long(),
+        spectrum={i: evidence.spectrum.eigenvalues[places[i]].cpu() for i in factored},
+        norms=norms,
+        learned=prior.learned.cpu()[places],
         bounds=prior.bounds,
     )
+    found = problem.best(prior.log_precision.detach().cpu()[places], steps)
+    device = next((p.device for p in network.parameters()), x.device)
+    pairs = zip(torch.split(x, AT_ONCE), torch.split(y, AT_ONCE), strict=True)
+    fit = data_fit(network, likelihood, ((a.to(device), b.to(device)) for a, b in pairs))
+    names = [g.name for g in live]
+    return ExactEvidence(
+        log_likelihood=fit.log_likelihood(likelihood),
+        penalty=0.5 * float((found.log_precision.exp() * norms).sum()),
+        log_volume=found.volume,
+        precisions=dict(zip(names, found.log_precision.exp().tolist(), strict=True)),
+        effective_parameters=dict(zip(names, found.gammas.tolist(), strict=True)),
+        factored=tuple(names[i] for i in factored),
+        converged=found.left < SETTLED,
+    )
+
+
+def joint_size(evidence: Evidence, largest: int = LARGEST_GROUP) -> int:
+    """Return the number of weights in the joint curvature; the limit is `MOST_JOINT_WEIGHTS`."""
+    return sum(g.size for g in _live(evidence) if g.size <= largest)
+
+
+def _live(evidence: Evidence) -> list[PriorGroup]:
+    """The groups that are not constant, with their sizes without constant parameters."""
+    trained = {n: p.numel() for n, p in evidence.network.named_parameters() if p.requires_grad}
+    sized = [replace(g, size=sum(trained.get(n, 0) for n in g.parameters)) for g in evidence.prior]
+    return [g for g in sized if g.size]
 
 
 @dataclass(frozen=True)
 class _Point:
-    """Volume and γ at log-precisions, and what may be left to gain in them, in nats."""
+    """Volume and γ at log-precisions, and how many nats may be left to gain in them."""
 
     log_precision: Tensor
     volume: float
@@ -193,7 +187,7 @@ class _Point:
 class _Precisions:
     """The evidence as a function of the precisions.
 
-    owner: which group each row of `h` belongs to; spectrum: eigenvalues of the other groups.
+    `owner` is the group of each row of `h`; `spectrum` has the eigenvalues of the other groups.
     """
 
     h: Tensor
@@ -204,7 +198,7 @@ class _Precisions:
     bounds: tuple[float, float]
 
     def best(self, log_precision: Tensor, steps: int) -> _Point:
-        """MacKay's steps, after the first half-way (in log δ) lest they alternate."""
+        """MacKay's updates; all but the first go half of the way in log δ, or they alternate."""
         low, high = map(math.log, self.bounds)
         for step in range(steps + 1):
             volume, gammas = self.at(log_precision)

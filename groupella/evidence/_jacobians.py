@@ -6,7 +6,7 @@ posterior (H + δ)⁻¹ is diagonal, so each map adds
 
     Σ_f[k, l] += Σ_ij J̃_k,ij J̃_l,ij / (λ_j μ_i + δ),        J̃ = Q_Gᵀ J Q_A.
 
-One forward pass and K backward passes a batch, no loop over samples.
+One forward pass and K backward passes per batch, no loop over samples.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Listener:
 
     def __init__(self, network: nn.Module, names: Container[str]) -> None:
         self.uses: list[Use] = []
-        # What was taken out since the curvature was collected is a constant now.
+        # Paths taken out since the curvature was collected are constants now.
         self._names = {
             id(p): n for n, p in network.named_parameters() if n in names and p.requires_grad
         }
@@ -67,9 +67,9 @@ def output_covariance(
     precisions: Mapping[str, float],
     scale: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Outputs (N, K) and their covariance (N, K, K) in float64, for one batch x.
+    """Return outputs (N, K) and their covariance (N, K, K) in float64, for one batch x.
 
-    `precisions` gives δ for each parameter, `scale` multiplies the curvature.
+    `precisions` maps each parameter to its δ; `scale` multiplies the curvature.
     """
     bases = {name: block.factor_eigenvectors for name, block in blocks.items()}
     jacobians: dict[str, list[Tensor]] = {}
@@ -99,13 +99,14 @@ def jacobian_columns(
     root: Callable[[Tensor], Tensor],
     bases: Mapping[str, Bases] | None = None,
 ) -> tuple[Tensor, Iterator[dict[str, Tensor]]]:
-    """Outputs f (N, K) of one batch, and for each column S_r of `root(f)` (N, K, R) the gradients
-    of S_r·f, sample by sample: (N, blocks, outputs, inputs) for each of the named parameters.
+    """Return outputs f (N, K) of one batch and, for each column S_r of `root(f)` (N, K, R), the
+    gradient of S_r·f per sample: (N, blocks, outputs, inputs) for each of the named parameters.
 
-    With `bases`, in the eigenbases of their Kronecker blocks and in float64.
+    With `bases`, gradients are in the eigenbases of their Kronecker blocks and in float64.
     """
     listener = Listener(network, names)
-    with torch.enable_grad(), evaluation(network), _hearing(network, listener):
+    hearing = listening(network, cast(Any, listener), False)
+    with torch.enable_grad(), evaluation(network), hearing:
         f = network(x).flatten(1)
     return f.detach(), _columns(f, root(f.detach()), listener.uses, bases)
 
@@ -128,29 +129,19 @@ def _columns(
                 gradient = torch.zeros(use.shape, dtype=f.dtype, device=f.device)
             g = rotated(use.shared_map.outputs(gradient), use, 1)
             blocks = max(g.shape[1], a.shape[1])
-            j = torch.einsum("nbso,nbsi->nboi", *_same_blocks(g, a, blocks))
+            pair = (side.expand(-1, blocks, -1, -1) for side in (g, a))
+            j = torch.einsum("nbso,nbsi->nboi", *pair)
             totals[use.name] = totals[use.name] + j if use.name in totals else j
         yield totals
 
 
 def jacobian_size(blocks: Mapping[str, KroneckerBlock], outputs: int) -> int:
-    """Numbers a sample that `output_covariance` holds at once."""
+    """Return how many numbers `output_covariance` holds at once per sample."""
     return outputs * sum(block.size for block in blocks.values())
-
-
-def _hearing(network: nn.Module, listener: Listener) -> Any:
-    return listening(network, cast(Any, listener), False)
 
 
 def _rotate(values: Tensor, basis: Tensor) -> Tensor:
     """(N, B, S, D) in the basis (B or 1, D, D), float64."""
-    return torch.einsum("nbsd,bde->nbse", *_match(values.detach().double(), basis))
-
-
-def _match(values: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     blocks = max(values.shape[1], basis.shape[0])
-    return values.expand(-1, blocks, -1, -1), basis.expand(blocks, -1, -1)
-
-
-def _same_blocks(g: Tensor, a: Tensor, blocks: int) -> tuple[Tensor, Tensor]:
-    return g.expand(-1, blocks, -1, -1), a.expand(-1, blocks, -1, -1)
+    values = values.detach().double().expand(-1, blocks, -1, -1)
+    return torch.einsum("nbsd,bde->nbse", values, basis.expand(blocks, -1, -1))

@@ -1,8 +1,8 @@
 """The Gauss–Newton matrix of several weights together, H = Σ_n J_nᵀ Λ_n J_n.
 
 With Λ_n = S_n S_nᵀ in orthogonal columns, H is the Gram matrix of the rows (S_n)_rᵀ J_n. Where a
-network is certain of a datum, most columns of S_n are next to nothing: of 64 classes, half of the
-rows make up all of Σ tr Λ_n but a hundred-thousandth.
+network is certain of an example, most columns of S_n nearly vanish: with 64 classes, half of the
+rows make up all but a hundred-thousandth of Σ tr Λ_n.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def joint_curvature(
     x: Tensor,
     left_out: float = 0.0,
 ) -> Tensor:
-    """H of the parameters that `sizes` names, one after the other: (weights, weights) float64.
+    """Return H of the parameters in `sizes`, in their order: (weights, weights) float64.
 
     The smallest columns of all S_n are left out, up to the share `left_out` of Σ tr Λ_n.
     """
@@ -39,10 +39,10 @@ def joint_curvature(
     if not weights:
         return h
     device = next(p.device for p in network.parameters())
-    # Strips of the upper triangle, of which the lower one is the image.
+    # Strips of the upper triangle; the lower one mirrors it.
     starts = range(0, weights, -(-weights // STRIPS))
     needed = _ranks(network, likelihood, x, left_out, device)
-    # Data that need like numbers of rows together: the first of a batch says how many passes.
+    # Batch examples that need similar numbers of rows: the first sets the number of passes.
     order = needed.argsort(descending=True, stable=True)
     order = order[: int((needed > 0).sum())]
     while len(order):
@@ -84,8 +84,8 @@ def _ranks(
             root = likelihood.hessian_root(network(batch.to(device)).flatten(1))
             if not bool(torch.isfinite(root).all()):
                 raise NonFiniteError("the outputs of the network, or their curvature, overflow")
-            if left_out:
-                parts = torch.split(root, _few(root))
+            if left_out:  # as many matrices of R × R as can be held at once
+                parts = torch.split(root, max(1, ROWS // (8 * root.shape[2] ** 2)))
                 squares += [torch.linalg.eigvalsh(_gram(part)).cpu() for part in parts]
     if not left_out:
         return torch.full((len(x),), root.shape[2])
@@ -94,11 +94,6 @@ def _ranks(
     gone = int((smallest.values.cumsum(0) <= left_out * found.sum()).sum())
     of_datum = smallest.indices[:gone] // found.shape[1]
     return found.shape[1] - torch.bincount(of_datum, minlength=len(x))
-
-
-def _few(root: Tensor) -> int:
-    """As many data as have matrices of R × R that can be held at once."""
-    return max(1, ROWS // (8 * root.shape[2] ** 2))
 
 
 def _principal(root: Tensor) -> Tensor:

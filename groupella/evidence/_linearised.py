@@ -1,15 +1,15 @@
 """The best precision of each group when its weights may follow.
 
-The fixed point δ = γ/‖w‖² takes the weights as given and only then lets them move: a path that is
-not needed dies over many rounds. In the quadratic approximation of its own block a group's
+The fixed point δ = γ/‖w‖² lets the weights move only after the precision is set, so a path that
+is not needed dies over many rounds. In the quadratic approximation of its own block, a group's
 weights can be followed exactly. With H = QΛQᵀ, the negative gradient r = −∇(−log p(D | w)) and
 b = Qᵀ(Hw + r), the MAP weights at precision δ are b/(λ + δ) in the eigenbasis, and the evidence as
 a function of δ alone is
 
     E(δ) = ½ Σ_i [ b_i² / (λ_i + δ) − log(1 + λ_i/δ) ] + const,     E(∞) = const.
 
-The maximum over δ is found at once, also when it is at infinity (the path is not supported by the
-data) and when the path is dead now but the gradient asks for it.
+This finds the maximum over δ at once, even if it is at infinity (the data do not support the path)
+or if the path is dead now but the gradient asks for it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping
 
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from groupella.curvature import KroneckerBlock
@@ -25,11 +26,10 @@ from groupella.curvature import KroneckerBlock
 from ._prior import PriorGroup
 
 GRID_PER_DECADE = 3
-REFINEMENTS = 24
 
 
 def coordinates(block: KroneckerBlock, v: Tensor) -> Tensor:
-    """v in the eigenbasis of the block, flat, in the order of its eigenvalues; float64."""
+    """Return v in the eigenbasis of the block, flat, in the order of its eigenvalues; float64."""
     (_, q_in), (_, q_out) = block.factor_eigenvectors
     z = v.detach().double().reshape(-1)
     if block.order is not None:
@@ -53,7 +53,7 @@ def group_profile(
     gradient: Mapping[str, Tensor] | None,
     scale: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """(λ, b²/m) of a group, flat. Without a gradient of −log p(D | w), r = δw as at the MAP."""
+    """Return (λ, b²/m) of a group, flat; r = δw, as at the MAP, if `gradient` is None."""
     parameters = dict(network.named_parameters())
     values, squares = [], []
     for name in group.parameters:
@@ -82,7 +82,7 @@ def shrink_weights(
 ) -> None:
     """Let weights follow a rise of their precision: w ← (H + δ′)⁻¹ (H + δ) w, in place.
 
-    A fall is left to training, since growing weights by a local quadratic is not safe.
+    A fall is left to training: a local quadratic is no safe guide for growing weights.
     """
     if after <= before:
         return
@@ -102,10 +102,10 @@ def profile_evidence(values: Tensor, squares: Tensor, log_precision: float) -> f
 
 
 def best_log_precision(values: Tensor, squares: Tensor, bounds: tuple[float, float]) -> float:
-    """The maximiser of E within the bounds: a grid, then golden sections around its best point.
+    """Return the log δ of highest E within the bounds: a grid, then a search around its best point.
 
-    Directions that the data do not touch (λ = 0) have b = 0 up to rounding and are left out. When
-    nothing beats δ → ∞ the answer is the upper bound.
+    Directions without curvature (λ = 0) have b = 0 up to rounding and are left out. The result is
+    the upper bound if nothing beats δ → ∞.
     """
     low, high = math.log(bounds[0]), math.log(bounds[1])
     touched = values > 1e-12 * values.max() if values.numel() else values > 0
@@ -118,21 +118,10 @@ def best_log_precision(values: Tensor, squares: Tensor, bounds: tuple[float, flo
     best = max(range(count), key=scores.__getitem__)
     if scores[best] <= 0.0 or best == count - 1:
         return high
-    return _golden(values, squares, grid[max(best - 1, 0)], grid[min(best + 1, count - 1)])
-
-
-def _golden(values: Tensor, squares: Tensor, left: float, right: float) -> float:
-    ratio = (math.sqrt(5) - 1) / 2
-    a, b = left, right
-    c, d = b - ratio * (b - a), a + ratio * (b - a)
-    fc, fd = (profile_evidence(values, squares, x) for x in (c, d))
-    for _ in range(REFINEMENTS):
-        if fc >= fd:
-            b, d, fd = d, c, fc
-            c = b - ratio * (b - a)
-            fc = profile_evidence(values, squares, c)
-        else:
-            a, c, fc = c, d, fd
-            d = a + ratio * (b - a)
-            fd = profile_evidence(values, squares, d)
-    return 0.5 * (a + b)
+    found = minimize_scalar(
+        lambda x: -profile_evidence(values, squares, x),
+        bounds=(grid[max(best - 1, 0)], grid[best + 1]),
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    return float(found.x)

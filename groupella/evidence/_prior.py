@@ -31,7 +31,7 @@ Role = Literal["path", "weight", "bias", "lengthscale"]
 
 @runtime_checkable
 class PathwayLayer(Protocol):
-    """What this package needs of a residual-pathway layer."""
+    """A residual-pathway layer as the evidence sees it: named paths and the members they obey."""
 
     paths: nn.ModuleDict
     subspaces: Mapping[str, tuple[str, ...]]
@@ -39,7 +39,7 @@ class PathwayLayer(Protocol):
 
 @dataclass(frozen=True)
 class PriorGroup:
-    """Parameters that share a precision. `parameters` are qualified names in the network."""
+    """Parameters that share a precision; `parameters` are qualified names in the network."""
 
     name: str
     parameters: tuple[str, ...]
@@ -52,7 +52,17 @@ class PriorGroup:
 
 
 class Prior(nn.Module):
-    """Log-precisions of named groups, as one float64 parameter `log_precision` (groups,)."""
+    """Log-precisions of named groups, as one float64 parameter `log_precision` (groups,).
+
+    Parameters
+    ----------
+    groups
+        The prior groups; each parameter belongs to at most one.
+    hyperparameters
+        Qualified names of parameters without a prior, which learn from the evidence.
+    bounds
+        The smallest and the largest precision.
+    """
 
     def __init__(
         self,
@@ -90,11 +100,28 @@ class Prior(nn.Module):
         fixed: Sequence[str] = (),
         bounds: tuple[float, float] = (1e-6, 1e12),
     ) -> Prior:
-        """Group the parameters of `network`.
+        """Return a prior with one group per path of each layer.
 
-        Initial precisions are those the layers ask for (`initial_precisions`, from their `init`)
-        or 1; a number as `precisions` sets all, a mapping sets groups by name. Groups named in
-        `fixed` are not learned.
+        Parameters
+        ----------
+        network
+            The network whose trainable parameters to group.
+        per_tensor
+            Whether every tensor of a path has its own precision.
+        on
+            Whether sparse paths have their learned prior on "weights" or on "lengthscales".
+        precisions
+            Initial precisions: a number for all groups, or a mapping from group names. By default
+            those that the layers ask for (`initial_precisions`, from their `init`), or 1.
+        fixed
+            Names of groups that are not learned.
+        bounds
+            The smallest and the largest precision.
+
+        Raises
+        ------
+        KeyError
+            If `precisions` or `fixed` names a group that the network does not have.
         """
         if on not in ("weights", "lengthscales"):
             raise ValueError(f"on must be 'weights' or 'lengthscales', got {on!r}")
@@ -125,17 +152,18 @@ class Prior(nn.Module):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of all groups."""
         return tuple(g.name for g in self.groups)
 
     def index(self, name: str) -> int:
-        """Position of a group in `log_precision`."""
+        """Return the position of a group in `log_precision`."""
         try:
             return self._index[name]
         except KeyError:
             raise KeyError(f"no prior group {name!r}; there are {', '.join(self.names)}") from None
 
     def of_path(self, layer: str, path: str) -> tuple[PriorGroup, ...]:
-        """The groups that decide on a path: its lengthscales where their prior is learned."""
+        """Return the groups that decide on a path: its lengthscales if their prior is learned."""
         mine = [g for g in self.groups if (g.layer, g.path) == (layer, path) and g.role != "bias"]
         lengthscales = [g for g in mine if g.role == "lengthscale" and g.learn]
         return tuple(lengthscales or [g for g in mine if g.role == "path"])
@@ -146,6 +174,7 @@ class Prior(nn.Module):
         return self.log_precision.detach().exp()
 
     def precision(self, name: str) -> float:
+        """Return the precision of one group."""
         return float(self.log_precision.detach()[self.index(name)].exp())
 
     def set_precision(self, name: str, value: float) -> None:
@@ -163,7 +192,7 @@ class Prior(nn.Module):
         return learned & ~self.out
 
     def is_out(self, name: str) -> bool:
-        """Whether a group was taken out."""
+        """Whether a group was removed by `take_out`."""
         return bool(self.out[self.index(name)])
 
     def take_out(self, network: nn.Module, names: Iterable[str]) -> None:
@@ -177,7 +206,7 @@ class Prior(nn.Module):
         self.hold_out(network)
 
     def hold_out(self, network: nn.Module) -> None:
-        """Make the parameters of groups that are out zero and constant in `network`."""
+        """Set the parameters of removed groups to zero and freeze them."""
         parameters = dict(network.named_parameters())
         for group, out in zip(self.groups, self.out.tolist(), strict=True):
             for name in group.parameters if out else ():
@@ -191,12 +220,12 @@ class Prior(nn.Module):
             self.log_precision.clamp_(math.log(low), math.log(high))
 
     def precision_of_parameters(self) -> dict[str, float]:
-        """δ for each parameter name of the network that has a prior."""
+        """Return δ by the qualified name of each parameter that has a prior."""
         values = self.precisions.tolist()
         return {p: v for g, v in zip(self.groups, values, strict=True) for p in g.parameters}
 
     def squared_norms(self, network: nn.Module) -> Tensor:
-        """‖w_g‖² for every group, in float64 and differentiable: (groups,)."""
+        """Return ‖w_g‖² for every group, in float64 and differentiable: (groups,)."""
         parameters = dict(network.named_parameters())
         sums = []
         for group in self.groups:
@@ -205,7 +234,7 @@ class Prior(nn.Module):
         return torch.stack(sums).to(self.log_precision.device)
 
     def penalty(self, network: nn.Module) -> Tensor:
-        """½ Σ_g δ_g ‖w_g‖², differentiable in the weights; precisions are constants here."""
+        """Return ½ Σ_g δ_g ‖w_g‖², differentiable in the weights but not in the precisions."""
         return 0.5 * (self.precisions * self.squared_norms(network)).sum()
 
     def extra_repr(self) -> str:
@@ -213,7 +242,7 @@ class Prior(nn.Module):
 
 
 def pathway_layers(network: nn.Module) -> dict[str, PathwayLayer]:
-    """The residual-pathway layers of a network by qualified name."""
+    """Return the residual-pathway layers of a network by qualified name."""
     return {n: m for n, m in network.named_modules() if isinstance(m, PathwayLayer)}
 
 
@@ -236,47 +265,40 @@ def _check_disjoint(groups: Sequence[PriorGroup]) -> None:
 def _group(
     network: nn.Module, per_tensor: bool, on_lengthscales: bool
 ) -> tuple[list[PriorGroup], list[str]]:
-    """Walk the parameters in the network's own order, each once."""
+    """Visit the parameters in the network's own order, each once."""
     layers = pathway_layers(network)
     modules = dict(network.named_modules())
-    collected: dict[str, dict[str, Any]] = {}
+    groups: dict[str, PriorGroup] = {}
     hyperparameters: list[str] = []
-    sparse_paths: set[tuple[str, str]] = set()
+    sparse_paths: set[tuple[str, str | None]] = set()
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
         layer, path = _owner(name, layers)
         module, _, leaf = name.rpartition(".")
         role = _role(modules[module], leaf, path)
-        if role == "lengthscale" and layer is not None and path is not None:
+        if role == "lengthscale" and layer is not None:
             sparse_paths.add((layer, path))
         if role == "position" or (role == "lengthscale" and not on_lengthscales):
             hyperparameters.append(name)
             continue
         key = _name(name, layer, path, role, per_tensor)
-        entry = collected.setdefault(
-            key,
-            {
-                "role": role,
-                "layer": module if layer is None else layer,
-                "path": path,
-                "parameters": [],
-                "size": 0,
-            },
+        if key not in groups:
+            home = module if layer is None else layer
+            wanted = getattr(layers.get(home), "initial_precisions", None) or {}
+            initial = float(wanted.get(path, 1.0)) if role == "path" else 1.0
+            groups[key] = PriorGroup(key, (), 0, role, home, path, initial)
+        known = groups[key]
+        groups[key] = replace(
+            known, parameters=(*known.parameters, name), size=known.size + parameter.numel()
         )
-        entry["parameters"].append(name)
-        entry["size"] += parameter.numel()
-    groups = []
-    for key, entry in collected.items():
-        where = (entry["layer"], entry["path"])
-        wanted: Mapping[str, float] = (
-            getattr(layers.get(entry["layer"]), "initial_precisions", None) or {}
-        )
-        initial = wanted.get(entry["path"], 1.0) if entry["role"] == "path" else 1.0
-        learn = not (on_lengthscales and where in sparse_paths and entry["role"] == "path")
-        entry["parameters"] = tuple(entry["parameters"])
-        groups.append(PriorGroup(name=key, initial=float(initial), learn=learn, **entry))
-    return groups, hyperparameters
+    found = list(groups.values())
+    if on_lengthscales:
+        found = [
+            replace(g, learn=not (g.role == "path" and (g.layer, g.path) in sparse_paths))
+            for g in found
+        ]
+    return found, hyperparameters
 
 
 def _owner(name: str, layers: Iterable[str]) -> tuple[str | None, str | None]:
@@ -289,8 +311,8 @@ def _owner(name: str, layers: Iterable[str]) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _role(module: nn.Module, leaf: str, path: str | None) -> str:
-    """A module may say what its parameters are (`hyperparameters`); else their names do."""
+def _role(module: nn.Module, leaf: str, path: str | None) -> Any:
+    """The role of a parameter: from the module's `hyperparameters`, else from its name."""
     special: Mapping[str, str] | Sequence[str] = getattr(module, "hyperparameters", None) or ()
     if isinstance(special, Mapping) and leaf in special:
         return special[leaf]

@@ -12,9 +12,9 @@ In the block-diagonal approximation other groups' terms do not depend on the pat
 precisions of the rest do not move.
 
 *Measured.* The path's weights are set to zero and held there, so that they are constants with
-neither prior nor curvature; fit and curvature are taken anew, and the precisions of all other
-groups (and the noise) brought to their best values, both with and without the path. The remaining
-weights are not re-trained, so the fit without the path is a lower bound on what it could be.
+neither prior nor curvature; fit and curvature are computed again, and the precisions of all other
+groups (and the noise) set to their best values, both with and without the path. The remaining
+weights are not re-trained, so the fit without the path is a lower bound.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from groupella.nn.layer import strictest
 
 from ._evidence import Evidence
-from ._fit_of_data import Batches
+from ._fit_of_data import Data
 from ._prior import pathway_layers
 
 STEPS = 40
 
 
 def removal(evidence: Evidence, names: Sequence[str]) -> float:
-    """Change of log evidence without the prior groups `names` of one path, in closed form."""
+    """Return the change of log evidence without the prior groups `names` of one path.
+
+    This is the closed form; it needs no data but collected curvature.
+    """
     prior = evidence.prior
     indices = [prior.index(name) for name in names]
     parameters = dict(evidence.network.named_parameters())
@@ -61,13 +63,17 @@ def removal(evidence: Evidence, names: Sequence[str]) -> float:
 
 
 def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
-    """Take out every path without which the log evidence is higher by more than `nats`.
+    """Remove every path without which the log evidence is higher by more than `nats`.
 
-    Gradients and fixed points only find the nearest maximum of the evidence; a path that once
-    fitted noise can sit in one although the network is better without it. A layer keeps its
-    strictest paths: without them it would still obey what it obeys. Returns the names of the
-    groups taken out; see `Prior.take_out`. Curvature and fit that were observed before are those of
-    the network with them: `evidence.collect(data)` renews them.
+    Gradients and fixed points only find the nearest maximum of the evidence, and a path that once
+    fitted noise can stay there although the network is better without it. A layer keeps its
+    strictest paths: without them it would still obey the same symmetry. The curvature and fit
+    observed before include the removed paths; `evidence.collect(data)` updates them.
+
+    Returns
+    -------
+    list of str
+        The names of the prior groups that were removed; see `Prior.take_out`.
     """
     prior = evidence.prior
     gone: list[str] = []
@@ -86,29 +92,31 @@ def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
 def measured_removal(
     evidence: Evidence,
     names: Sequence[str],
-    data: tuple[Tensor, Tensor] | Batches,
-    *,
-    subset: int | None = None,
+    data: Data,
     **options: Any,
 ) -> float:
-    """log p(D) without the prior groups `names`, minus log p(D) with them."""
+    """Return log p(D) without the prior groups `names`, minus log p(D) with them.
+
+    Parameters
+    ----------
+    evidence
+        Network, likelihood and prior; they are left as they are.
+    names
+        Prior groups to remove.
+    data, options
+        As for `Evidence.collect`.
+    """
     for name in names:
         evidence.prior.index(name)
     values = []
     for removed in ((), names):
-        trial = _copy(evidence)
+        likelihood, prior = copy.deepcopy((evidence.likelihood, evidence.prior))
+        trial = Evidence(evidence.network, likelihood, prior)
         with _without(trial, removed):
-            trial.collect(data, subset=subset, **options)
+            trial.collect(data, **options)
             trial.step("fixed_point", steps=STEPS)
-            values.append(float(trial.log_marginal_likelihood().detach()))
+            values.append(trial.log_evidence)
     return values[1] - values[0]
-
-
-def _copy(evidence: Evidence) -> Evidence:
-    """The same network with a prior and a likelihood of its own."""
-    return Evidence(
-        evidence.network, copy.deepcopy(evidence.likelihood), copy.deepcopy(evidence.prior)
-    )
 
 
 @contextmanager

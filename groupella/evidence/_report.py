@@ -1,4 +1,4 @@
-"""The evidence taken apart: what fits the data, and what each path costs."""
+"""The terms of the evidence: the data fit, and the cost of each path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GroupTerm:
 
     @property
     def occam(self) -> float:
-        """What the group costs, in nats: ½ δ‖w‖² + ½ Σ log(1 + λ/δ), never negative."""
+        """The cost of the group in nats: ½ δ‖w‖² + ½ Σ log(1 + λ/δ), never negative."""
         return -(self.log_prior + self.log_volume)
 
 
@@ -35,14 +35,16 @@ class EvidenceReport:
 
     @property
     def occam(self) -> float:
+        """The sum of all Occam factors."""
         return sum(t.occam for t in self.terms)
 
     @property
     def log_marginal_likelihood(self) -> float:
+        """log p(D)."""
         return self.log_likelihood - self.occam
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON."""
+        """Return plain numbers for JSON."""
         return {
             "n_data": self.n_data,
             "log_marginal_likelihood": self.log_marginal_likelihood,
@@ -55,7 +57,7 @@ class EvidenceReport:
         width = max(len(t.name) for t in self.terms)
         lines = [
             f"log evidence {self.log_marginal_likelihood:.2f} nats "
-            f"({self.log_marginal_likelihood / self.n_data:.4f} a datum, {self.n_data} data)",
+            f"({self.log_marginal_likelihood / self.n_data:.4f} per datum, {self.n_data} data)",
             f"  data fit {self.log_likelihood:.2f}, Occam factors {-self.occam:.2f}:",
         ]
         lines += [

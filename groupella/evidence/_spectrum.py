@@ -1,4 +1,4 @@
-"""The curvature of a network as the evidence sees it: eigenvalues, group by group.
+"""The curvature of a network in the evidence: the eigenvalues of each prior group.
 
 For a prior group with precision δ, weights w and the eigenvalues λ of its curvature blocks, the
 precision enters the log evidence through
@@ -53,7 +53,7 @@ class Spectrum:
         constants: Collection[str] = (),
         differentiable: bool = False,
     ) -> Spectrum:
-        """Gather eigenvalues by prior group. Every parameter but `constants` needs a block."""
+        """Collect eigenvalues by prior group; every parameter but `constants` needs a block."""
         missing = [p for g in prior for p in g.parameters if p not in blocks and p not in constants]
         if missing:
             raise KeyError(
@@ -72,23 +72,23 @@ class Spectrum:
         return cls(tuple(gathered))
 
     def scaled(self, factor: float | Tensor) -> Spectrum:
-        """The spectrum of factor · H."""
+        """Return the spectrum of factor · H."""
         return Spectrum(tuple(v * factor for v in self.eigenvalues))
 
     def log_volumes(self, log_precision: Tensor) -> Tensor:
-        """−½ Σ log(1 + λ/δ) for every group: (groups,), differentiable."""
+        """Return −½ Σ log(1 + λ/δ) for every group: (groups,), differentiable."""
         pairs = zip(self.eigenvalues, log_precision.unbind(), strict=True)
         return torch.stack([-0.5 * torch.log1p(v * (-d).exp()).sum() for v, d in pairs])
 
     def effective_parameters(self, log_precision: Tensor) -> Tensor:
-        """γ = Σ λ/(λ + δ) for every group: (groups,)."""
+        """Return γ = Σ λ/(λ + δ) for every group: (groups,)."""
         pairs = zip(self.eigenvalues, log_precision.detach().unbind(), strict=True)
-        return torch.stack([_gamma(v, d) for v, d in pairs])
+        return torch.stack([(v / (v + d.exp())).sum() for v, d in pairs])
 
     def fixed_point(
         self, log_precision: Tensor, squared_norms: Tensor, bounds: tuple[float, float]
     ) -> Tensor:
-        """One step δ ← γ(δ)/‖w‖² as log-precisions. Groups without curvature keep theirs."""
+        """Return log δ after one update δ ← γ(δ)/‖w‖²; groups without curvature keep theirs."""
         gammas = self.effective_parameters(log_precision)
         targets = (gammas.log() - squared_norms.clamp(min=1e-300).log()).clamp(
             math.log(bounds[0]), math.log(bounds[1])
@@ -97,7 +97,7 @@ class Spectrum:
 
 
 def block_eigenvalues(name: str, block: KroneckerBlock) -> Tensor:
-    """The eigenvalues of a block; a failed decomposition is retried once, with jitter."""
+    """Return the eigenvalues of a block; retry a failed decomposition once, with jitter."""
     _check_factors(name, block)
     try:
         values = block.eigenvalues()
@@ -147,7 +147,3 @@ def _check_factors(name: str, block: KroneckerBlock) -> None:
                 f"the {which} factor of the curvature of {name} is not finite: "
                 "the network's activations or gradients overflow there"
             )
-
-
-def _gamma(eigenvalues: Tensor, log_precision: Tensor) -> Tensor:
-    return (eigenvalues / (eigenvalues + log_precision.exp())).sum()

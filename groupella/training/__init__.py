@@ -1,4 +1,4 @@
-"""Training: MAP weights and learned precisions, checkpoints, several processes."""
+"""Training: MAP weights and learned precisions, search, checkpoints, several processes."""
 
 from groupella._files import InUseError as InUseError
 

@@ -1,8 +1,8 @@
-"""What the Kronecker factors of a network's curvature would cost, before any is allocated.
+"""The cost of the Kronecker factors of a network's curvature, before any is allocated.
 
-A parameter that is seen as B matrices (D_out, D_in) has at most B factors of D_in² and B of D_out²
-entries. Their eigen-decompositions take a time that grows with D³: about a minute at 4096 rows on
-one core, a quarter of an hour at 10,240, and a wide fully connected layer has two such factors.
+A parameter that acts as B matrices (D_out, D_in) has at most B factors with D_in² and B with D_out²
+entries. The time of their eigen-decompositions grows with D³: about a minute at 4096 rows on one
+core, a quarter of an hour at 10,240, and a wide fully connected layer has two such factors.
 """
 
 from __future__ import annotations
@@ -20,30 +20,33 @@ MOST_BYTES = 4 * 2**30
 
 
 class CurvatureTooLargeError(RuntimeError):
-    """The curvature of a network would take more memory or time than is sensible."""
+    """The curvature of a network would take too much memory or time."""
 
 
 @dataclass(frozen=True)
 class CurvatureCost:
-    """`bytes` of all factors together, `rows` of the largest one, which is that of `parameter`."""
+    """The `bytes` of all factors, the `rows` of the largest, and the `parameter` it belongs to."""
 
     bytes: int
     rows: int
     parameter: str
 
     def check(self) -> None:
-        """Raise where the factors are too large to be taken unasked."""
+        """Raise `CurvatureTooLargeError` above the automatic limits."""
         if self.rows > MOST_ROWS or self.bytes > MOST_BYTES:
             raise CurvatureTooLargeError(
                 f"the curvature of this network would need {self.bytes / 2**30:.1f} GiB of "
-                f"factors, the largest with {self.rows} rows (that of {self.parameter}); taken "
-                f"unasked are at most {MOST_BYTES / 2**30:.0f} GiB and {MOST_ROWS} rows. Call "
-                "collect() of the fit to take it all the same, or use a narrower network"
+                f"factors, the largest with {self.rows} rows (that of {self.parameter}); the "
+                f"automatic limits are {MOST_BYTES / 2**30:.0f} GiB and {MOST_ROWS} rows. Call "
+                "collect() of the fit to compute it anyway, or use a narrower network"
             )
 
 
 def curvature_cost(network: nn.Module) -> CurvatureCost:
-    """Of all trainable weights of paths, nn.Linear and nn.ConvNd; at most, where blocks share."""
+    """Return the cost for all trainable weights of paths, nn.Linear and nn.ConvNd.
+
+    It is an upper bound where blocks share factors.
+    """
     total, rows, largest = 0, 0, ""
     for prefix, module in network.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -58,7 +61,7 @@ def curvature_cost(network: nn.Module) -> CurvatureCost:
 
 
 def _sides(module: nn.Module, name: str, parameter: nn.Parameter) -> tuple[int, int, int] | None:
-    """(B, D_out, D_in), or None for what has no shared linear map."""
+    """(B, D_out, D_in), or None for a parameter without a shared linear map."""
     if isinstance(module, HasSharedMaps):
         shared_map = module.shared_maps().get(name)
         if shared_map is None:

@@ -1,4 +1,4 @@
-"""Where a NaN came from."""
+"""Find where a NaN comes from."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from groupella.evidence import NonFiniteError
 
 
 def check_parameters(network: nn.Module) -> None:
-    """Raise if a parameter is not finite, naming it."""
+    """Raise `NonFiniteError` with the name of a parameter that is not finite."""
     for name, parameter in network.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
             raise NonFiniteError(f"parameter {name} is NaN or infinite")
 
 
 def culprit(network: nn.Module, x: Tensor) -> str:
-    """The first thing that is not finite in a forward pass on `x`: a parameter or a layer."""
+    """Name the first parameter or layer that is not finite in a forward pass on `x`."""
     for name, parameter in network.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
             return f"parameter {name} is not finite"

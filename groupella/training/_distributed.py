@@ -1,9 +1,9 @@
-"""Data parallel training: every process holds the network, each takes its share of every batch.
+"""Data-parallel training: every process holds the network and takes its share of every batch.
 
-Process r of W takes items r, r+W, r+2W, … of each global batch. Gradients of *sums* over the
-share are added over processes and divided by the size of the whole batch, so unequal shares (the
-last batch of an epoch) weigh rightly and W processes compute what one would. Curvature factors
-and log likelihoods are sums too. The prior is added once, after the sum.
+Process r of W takes items r, r+W, r+2W, … of each global batch. Gradients of *sums* over the shares
+are added over processes and divided by the size of the whole batch, so unequal shares (the last
+batch of an epoch) have the right weight and W processes compute the same as one. Curvature factors
+and log likelihoods are sums, too. The prior is added once, after the sum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together. `Processes()` is a run of its own."""
+    """This process among those that train together; `Processes()` trains on its own."""
 
     rank: int = 0
     world: int = 1
@@ -26,17 +26,18 @@ class Processes:
 
     @classmethod
     def current(cls) -> Processes:
-        """What torch.distributed says: `torchrun` with an initialised process group, or one."""
+        """Return the processes of torch.distributed, or a single one if it is not initialised."""
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             return cls(dist.get_rank(), dist.get_world_size(), dist.group.WORLD)
         return cls()
 
     @property
     def is_main(self) -> bool:
+        """Whether this process writes files and shows progress."""
         return self.rank == 0
 
     def share(self, indices: Tensor) -> Tensor:
-        """This process's part of a global batch."""
+        """Return this process's part of a global batch."""
         return indices[self.rank :: self.world]
 
     def add(self, tensors: Iterable[Tensor]) -> None:
@@ -54,7 +55,7 @@ class Processes:
                 tensor.detach().copy_(part.view_as(tensor))
 
     def totals(self, *values: float) -> tuple[float, ...]:
-        """The sums of numbers over processes, in one message."""
+        """Return the sums of numbers over processes, in one message."""
         if self.world == 1:
             return values
         # nccl moves CUDA tensors only; gloo works on either.
@@ -71,5 +72,6 @@ class Processes:
             dist.broadcast(tensor.detach(), src=0, group=self.group)
 
     def barrier(self) -> None:
+        """Wait until all processes have arrived."""
         if self.world > 1:
             dist.barrier(group=self.group)

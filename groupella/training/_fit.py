@@ -1,9 +1,9 @@
 """`fit`: train a network, MAP weights and learned precisions in turn.
 
 Each epoch is a pass over the data with Adam on the weights (`_weights.py`). After the burn-in,
-every `update_every` epochs, curvature is taken on a random subset and the precisions step towards
-more evidence (`Evidence.step`). All that is random is a function of the seed, or saved, so a run
-that was interrupted anywhere and resumed ends with the same bits on a CPU.
+every `update_every` epochs, curvature is computed on a random subset and the precisions step
+towards higher evidence (`Evidence.step`). Everything random is a function of the seed or saved, so
+an interrupted and resumed run gives the same bits on a CPU as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ._data import as_examples, check_examples
 from ._distributed import Processes
 from ._history import EpochRecord, History
 from ._interruption import Interruption
-from ._progress import Bar, Display, Silent, TensorBoard
+from ._progress import Bar, TensorBoard
 from ._randomness import seeded
 from ._resume import restore, state_of
 from ._run import Augment, Run, StoppingError
@@ -42,9 +42,9 @@ OnEpoch = Callable[[EpochRecord, Evidence], bool | None]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was asked to stop, by a signal or a time limit.
+    """Training was stopped by a signal or a time limit.
 
-    `checkpoint` is where to resume, if anywhere.
+    `checkpoint` is the file to resume from, or None.
     """
 
     def __init__(self, message: str, checkpoint: Path | None) -> None:
@@ -54,10 +54,21 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Fit:
-    """A trained network with its evidence. `stopped` tells why training ended.
+    """A trained network with its evidence.
 
-    A fit by `method="map"` needs no curvature and has taken none; `selection` and `log_evidence`
-    take it when they are first asked, unless it is too large (`CurvatureTooLargeError`).
+    `method="map"` computes no curvature during training; `selection` and `log_evidence` compute it
+    when they are first called, unless it is too large (`CurvatureTooLargeError`).
+
+    Attributes
+    ----------
+    network, evidence, history, settings
+        The trained network, its evidence, what happened in each epoch, and how it was trained.
+    stopped
+        Why training ended: all epochs "finished", or "early".
+    directory
+        Where checkpoints were written, or None.
+    run
+        The training run with its data, or None.
     """
 
     network: nn.Module
@@ -70,27 +81,29 @@ class Fit:
 
     @property
     def prior(self) -> Prior:
+        """The prior of the evidence."""
         return self.evidence.prior
 
     @property
     def likelihood(self) -> Likelihood:
+        """The likelihood of the evidence."""
         return self.evidence.likelihood
 
     @property
     def log_evidence(self) -> float:
-        """Of the final weights and precisions, in nats."""
+        """The log evidence of the final weights and precisions, in nats."""
         self._observe()
         return self.evidence.log_evidence
 
     def selection(self, data: Any = None, **options: Any) -> Selection:
-        """What each layer obeys; see `groupella.evidence.selection`."""
+        """Return what each layer obeys; see `groupella.decide.selection`."""
         self._observe()
         return selection(self.network, self.evidence, data, **options)
 
     def collect(self) -> None:
-        """Let the evidence see curvature and fit of the present weights, on the training data.
+        """Collect curvature and fit of the present weights on the training data.
 
-        In several processes, all must call it.
+        If there are several processes, all must call it.
         """
         if self.run is None:
             raise RuntimeError("this fit does not have its data; call evidence.collect(data)")
@@ -122,25 +135,53 @@ def fit(
 ) -> Fit:
     """Train `network` in place on `data` and learn its prior precisions.
 
-    data, validation: a pair (x, y) of tensors, or a map-style dataset of such pairs.
-    likelihood: `Categorical()` by default.
-    settings: see `Settings`; further keyword arguments replace single fields of it.
-    augment: called with a training batch x and a generator; never used for evidence or validation.
-    directory: where checkpoints (`last.safetensors`, `best.safetensors`) and `history.json` go. A
-        run found there is resumed, with `resume=False` refused, one that another process is at
-        work on refused with `InUseError`. Without a directory nothing is written.
-    on_epoch: called with each epoch's record and the evidence; returning True stops training.
-    time_limit: seconds of this call after which training stops as by a signal. It is no setting:
-        the schedule still runs over all epochs, and however often a run is stopped and resumed, it
-        ends with the same bits.
+    Several processes (`torchrun`, with torch.distributed initialised) share each batch.
 
-    `best` is the checkpoint with the highest evidence; for `method="map"`, the lowest validation
-    NLL, or the lowest objective without validation data. SIGINT and SIGTERM stop after the present
-    batch, of training or of what is measured for the evidence, with a checkpoint and raise
-    `Interrupted`; one that comes too late for that acts as it would have outside of this call.
+    Parameters
+    ----------
+    network
+        The network to train.
+    data, validation
+        A pair (x, y) of tensors, or a map-style dataset of such pairs.
+    likelihood
+        `Categorical()` by default; see `groupella.evidence.likelihoods`.
+    settings, changes
+        How to train; further keyword arguments replace single fields of `Settings`.
+    prior
+        Prior precisions; by default `Prior.from_network(network)`.
+    augment
+        Called with a training batch x and a generator; not used for evidence or validation.
+    directory
+        Where to write checkpoints (`last.safetensors`, `best.safetensors`) and `history.json`. A
+        run found there is resumed. Without a directory nothing is written. `best` has the highest
+        evidence; for `method="map"`, the lowest validation NLL or, without validation data, the
+        lowest objective.
+    resume
+        Whether to resume a run found in `directory`, or to refuse it.
+    progress, tensorboard
+        Whether to show a progress bar; a directory for TensorBoard scalars.
+    on_epoch
+        Called with each epoch's record and the evidence; return True to stop training.
+    time_limit
+        Seconds after which this call stops as if by a signal. The schedule still runs over all
+        epochs: a run that is stopped and resumed, however often, ends with the same bits.
 
-    In several processes (`torchrun`, with torch.distributed initialised) each batch is shared among
-    them.
+    Returns
+    -------
+    Fit
+        The trained network, its evidence and history.
+
+    Raises
+    ------
+    Interrupted
+        After SIGINT, SIGTERM or the time limit. Training finishes its batch and saves a checkpoint
+        first. A signal that arrives too late for that acts as it would outside of this call.
+    InUseError
+        If another process trains in `directory`.
+    CheckpointError
+        If `directory` holds a run with other data, settings, network or prior.
+    NonFiniteError
+        If the loss or the curvature is NaN or infinite.
     """
     chosen = replace(settings or Settings(), **changes)
     processes = Processes.current()
@@ -164,31 +205,23 @@ def fit(
         if place is not None:
             _claim(place, processes, stack)
         _begin(run, place, resume)
-        display: Display = Silent()
-        if progress and processes.is_main:
-            display = Bar(run.total_steps, run.step_number, chosen.epochs)
-        board = None
+        displays: list[Bar | TensorBoard] = []
         if tensorboard is not None and processes.is_main:
-            board = TensorBoard(tensorboard, run.counters.epoch)
-            stack.callback(board.close)
-        stack.enter_context(display)
+            displays.append(TensorBoard(tensorboard, run.counters.epoch))
+        if progress and processes.is_main:
+            displays.append(Bar(run.total_steps, run.step_number, chosen.epochs))
+        for display in displays:
+            stack.callback(display.close)
         network.train()
         stack.callback(network.train, was_training)
         try:
-            _train(run, place, display, board, on_epoch)
+            _train(run, place, displays, on_epoch)
             if chosen.learns_precisions:
                 run.collect(chosen.epochs, stoppable=True)
         except StoppingError:
             _stop(run, place)
-    return Fit(
-        network,
-        evidence,
-        run.history,
-        chosen,
-        "early" if run.counters.stopped else "finished",
-        place,
-        run,
-    )
+    stopped: Literal["finished", "early"] = "early" if run.counters.stopped else "finished"
+    return Fit(network, evidence, run.history, chosen, stopped, place, run)
 
 
 def _check_limit(seconds: float, place: Path | None) -> None:
@@ -199,7 +232,7 @@ def _check_limit(seconds: float, place: Path | None) -> None:
 
 
 def _claim(place: Path, processes: Processes, stack: ExitStack) -> None:
-    """Let the main process work in a directory alone; all go on together, or none does."""
+    """Claim the directory for the main process; if that fails, all processes raise."""
     refused: InUseError | None = None
     if processes.is_main:
         try:
@@ -223,25 +256,21 @@ def _begin(run: Run, place: Path | None, resume: bool) -> None:
 
 
 def _train(
-    run: Run,
-    place: Path | None,
-    display: Display,
-    board: TensorBoard | None,
-    on_epoch: OnEpoch | None,
+    run: Run, place: Path | None, displays: list[Bar | TensorBoard], on_epoch: OnEpoch | None
 ) -> None:
     counters, settings = run.counters, run.settings
     while counters.epoch < settings.epochs and not counters.stopped:
         started = time.perf_counter()
         while counters.step < run.steps_per_epoch:
             run.train_step()
-            display.step(run.step_number)
+            for display in displays:
+                display.step(run.step_number)
             if run.is_asked_to_stop:
                 _stop(run, place)
         record = run.end_epoch(started)
         better = _note_progress(run, record)
-        display.epoch(record, run.examples.n)
-        if board is not None:
-            board.epoch(record, run.examples.n)
+        for display in displays:
+            display.epoch(record, run.examples.n)
         if on_epoch is not None and on_epoch(record, run.evidence):
             counters.stopped = True
         ended = counters.stopped or counters.epoch == settings.epochs
@@ -252,7 +281,7 @@ def _train(
 
 
 def _note_progress(run: Run, record: EpochRecord) -> bool:
-    """Whether this is the best epoch so far; also counts the updates without a better evidence."""
+    """Whether this is the best epoch so far; also count the updates without an improvement."""
     counters, settings = run.counters, run.settings
     score: float | None
     if settings.learns_precisions:

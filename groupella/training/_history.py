@@ -13,9 +13,9 @@ from groupella._files import write_text
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch. `objective` is the MAP loss a datum; evidence is in nats, None without update.
+    """One epoch: MAP loss per example, evidence in nats (None without an update), and so on.
 
-    `taken_out` names the prior groups that were taken out for good after this epoch.
+    `taken_out` names the prior groups that were removed for good after this epoch.
     """
 
     epoch: int
@@ -36,7 +36,7 @@ class EpochRecord:
 
 @dataclass
 class History:
-    """Records in order."""
+    """The records of all epochs, in order."""
 
     records: list[EpochRecord] = field(default_factory=list)
 
@@ -51,18 +51,21 @@ class History:
 
     @property
     def evidences(self) -> list[float]:
-        """The log evidence of each update so far."""
+        """The log evidence of each update."""
         return [r.log_evidence for r in self.records if r.log_evidence is not None]
 
     def column(self, name: str) -> list[Any]:
-        """One field over the epochs."""
+        """Return one field over the epochs."""
         return [getattr(r, name) for r in self.records]
 
     def as_list(self) -> list[dict[str, Any]]:
+        """Return plain records for JSON."""
         return [asdict(r) for r in self.records]
 
     @classmethod
     def from_list(cls, entries: list[dict[str, Any]]) -> History:
+        """Restore what `as_list` returned."""
+
         def record(entry: dict[str, Any]) -> EpochRecord:
             lists = {name: tuple(entry.get(name, ())) for name in ("remarks", "taken_out")}
             return EpochRecord(**{**entry, **lists})

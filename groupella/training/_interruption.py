@@ -1,8 +1,8 @@
-"""SIGINT, SIGTERM and the end of the given time, as a flag that training looks at between batches.
+"""SIGINT, SIGTERM and a time limit as a flag that training checks between batches.
 
-The loop finishes its batch, saves, and only then stops, so an interruption never leaves a
-half-written state. A second signal acts as it did before (Ctrl-C twice stops at once), and so does
-one that nobody looked at until the end.
+The loop finishes its batch and saves before it stops, so an interruption never leaves a half-saved
+state. A second signal has its usual effect (Ctrl-C twice stops at once), and so has one that is
+still unhandled at the end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Interruption:
-    """Context manager; true once a signal came inside it, or `seconds` have passed.
+    """Context manager; true once a signal arrived inside it, or `seconds` have passed.
 
     `signal` is the signal received, or None.
     """

@@ -3,47 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from ._history import EpochRecord
 
 
-class Display(Protocol):
-    """Told of every step and epoch."""
-
-    def __enter__(self) -> Display: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
-    def step(self, done: int) -> None: ...
-
-    def epoch(self, record: EpochRecord, n_data: int) -> None: ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def __enter__(self) -> Silent:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    def step(self, done: int) -> None:
-        return
-
-    def epoch(self, record: EpochRecord, n_data: int) -> None:
-        return
-
-
 class Bar:
-    """A rich progress bar: epoch, loss, accuracy, evidence a datum, time passed and left."""
+    """A rich progress bar: epoch, loss, accuracy, evidence per example, time passed and left."""
 
     def __init__(self, steps: int, done: int, epochs: int) -> None:
         from rich.progress import (
@@ -68,12 +34,9 @@ class Bar:
             "fit", total=steps, completed=done, epoch=f"0/{epochs}", numbers=""
         )
         self._evidence: str = ""
-
-    def __enter__(self) -> Bar:
         self._progress.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._progress.stop()
 
     def step(self, done: int) -> None:
@@ -97,7 +60,7 @@ class Bar:
 
 
 class TensorBoard:
-    """Scalars of every epoch, for those who have tensorboard installed."""
+    """Scalars of every epoch, if tensorboard is installed."""
 
     def __init__(self, directory: str | Path, purge: int) -> None:
         try:
@@ -106,8 +69,11 @@ class TensorBoard:
             raise ImportError(
                 "tensorboard=… needs the package tensorboard: pip install tensorboard"
             ) from error
-        # Records of epochs that are about to be repeated after a crash are purged.
+        # Purge records of epochs that will be repeated after a crash.
         self._writer: Any = SummaryWriter(str(directory), purge_step=purge)
+
+    def step(self, done: int) -> None:
+        """Steps are not recorded."""
 
     def epoch(self, record: EpochRecord, n_data: int) -> None:
         scalars: dict[str, float | None] = {

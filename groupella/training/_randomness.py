@@ -1,9 +1,9 @@
-"""Everything random in a run, as a function of its seed or as a state that can be saved.
+"""Everything random in a run: a function of its seed, or a state that is saved.
 
 Orders and subsets are functions: the order of the data in epoch e is a permutation seeded by
-(seed, "order", e), so a run resumed in the middle of an epoch needs no stored order. Whatever else
-draws random numbers (dropout, a data set's own augmentation) uses the global generators, numpy's
-old one among them, whose states are saved with a checkpoint.
+(seed, "order", e), so a run resumed in the middle of an epoch needs no stored order. Other random
+numbers (dropout, a data set's own augmentation) come from the global generators, including numpy's
+legacy one; checkpoints save their states.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 
 def derived_seed(seed: int, *tags: int | str) -> int:
-    """A 63-bit seed that depends on all of `seed` and `tags`, the same on every machine."""
+    """Return a 63-bit seed that depends on `seed` and all `tags`, the same on every machine."""
     text = "/".join(str(t) for t in (seed, *tags))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -31,12 +31,12 @@ def generator(seed: int, *tags: int | str) -> torch.Generator:
 
 
 def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
-    """The order in which epoch `epoch` visits `n` data: a permutation, int64."""
+    """Return the order in which an epoch visits `n` examples: a permutation, int64."""
     return torch.randperm(n, generator=generator(seed, "order", epoch))
 
 
 def curvature_subset(seed: int, epoch: int, n: int, size: int | None) -> Tensor:
-    """Indices of the `size` data on which curvature is taken after `epoch`; all when None."""
+    """Return the sorted indices of the `size` examples for the curvature after `epoch`."""
     if size is None or size >= n:
         return torch.arange(n)
     order = torch.randperm(n, generator=generator(seed, "curvature", epoch))

@@ -1,16 +1,19 @@
-"""A run as a checkpoint, and back: with the same data and settings it continues bit for bit."""
+"""Save a run as a checkpoint and restore it, bit for bit, with the same data and settings."""
 
 from __future__ import annotations
 
 import platform
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from groupella.evidence import Prior, pathway_layers
 
 from ._checkpoint import Checkpoint, CheckpointError
 from ._diagnosis import check_parameters
-from ._fingerprint import check_fingerprint, fingerprint
 from ._history import History
 from ._optimisers import load_optimiser_state, optimiser_state
 from ._randomness import global_states, set_global_states
@@ -18,7 +21,7 @@ from ._run import Counters, Run
 
 
 def state_of(run: Run) -> Checkpoint:
-    """The whole state. Raises rather than describe weights that are not finite."""
+    """Return the whole state; raise `NonFiniteError` for weights that are not finite."""
     check_parameters(run.network)
     random_tensors, random_state = global_states()
     sections: dict[str, dict[str, Tensor]] = {
@@ -47,7 +50,7 @@ def state_of(run: Run) -> Checkpoint:
 
 
 def restore(run: Run, checkpoint: Checkpoint, source: object) -> None:
-    """Continue from a checkpoint of the same run, or say why it is not one."""
+    """Restore the state of the same run; raise `CheckpointError` for a checkpoint of another."""
     state = checkpoint.state
     check_fingerprint(state["fingerprint"], fingerprint(run.network, run.evidence.prior), source)
     differences = run.settings.differences(state["settings"])
@@ -77,3 +80,49 @@ def restore(run: Run, checkpoint: Checkpoint, source: object) -> None:
     set_global_states(checkpoint.section("random"), state["random"])
     run.counters = Counters(**state["counters"])
     run.history = History.from_list(state["history"])
+
+
+def fingerprint(network: nn.Module, prior: Prior) -> dict[str, Any]:
+    """Describe the network; two with the same description can exchange checkpoints."""
+    layers = pathway_layers(network)
+    return {
+        "groups": {
+            name: [repr(member) for member in getattr(module, "groups", None) or ()]
+            for name, module in layers.items()
+        },
+        "paths": {
+            name: {p: list(module.subspaces[p]) for p in module.paths}
+            for name, module in layers.items()
+        },
+        "parameters": {n: [list(p.shape), str(p.dtype)] for n, p in network.named_parameters()},
+        "prior": {g.name: list(g.parameters) for g in prior},
+    }
+
+
+def check_fingerprint(found: Mapping[str, Any], wanted: Mapping[str, Any], source: object) -> None:
+    """Raise `CheckpointError` with the first difference, if there is one."""
+    stories = {
+        "groups": "another group set",
+        "paths": "other paths",
+        "parameters": "another architecture",
+        "prior": "another grouping of the prior",
+    }
+    for part, story in stories.items():
+        difference = _difference(found.get(part, {}), wanted[part])
+        if difference:
+            raise CheckpointError(
+                f"{source} was written for {story}: {difference}. "
+                "Build the network as it was then, or train in another directory."
+            )
+
+
+def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str | None:
+    for name in [*here, *there]:
+        if name not in there:
+            return f"it does not have {name!r}"
+        if name not in here:
+            return f"it has {name!r}, which is not in this network"
+        if there[name] != here[name]:
+            old, new = (str(value[name]).replace("'", "") for value in (there, here))
+            return f"{name!r} is {old} there and {new} here"
+    return None

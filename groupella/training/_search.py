@@ -1,18 +1,17 @@
-"""Training that looks for the best network: restarts, the best trained on, doubts settled.
+"""Search for the best network: restarts, continued training, and trials of doubtful paths.
 
-1. Several networks start from different weights and are trained for a few epochs; the few with the
-   highest evidence are trained to the end, and the best of them is kept. Narrow networks have many
-   optima, and their evidence tells bad ones apart long before training has ended.
-2. A path that is alive but cheap to remove is *doubtful*, and so is one without which its layer
-   would obey something else: while the other paths are not at their optimum it may stand in for
-   them. The network is trained on with it and without it, dead paths taken out of both, and stays
-   without it unless that costs some nats of evidence. (Before training on, paths that nothing is
-   lost with seemed worth up to thousands of nats.) Where the network is small enough this is the
-   exact evidence: Kronecker factors overstate the cost of a doubtful path by tens of nats, which
-   is what it is worth, and would take out true ones.
-3. Where there are many data, a part of them is enough for 1, and better: the evidence of a path
-   grows with the data, also of one that stands in for others. The network goes on with all data,
-   on which doubts are settled: on a part, a true path may be worth too little to tell.
+1. Several networks start from different weights and train for a few epochs. Those with the highest
+   evidence train to the end, and the best of them is kept. Narrow networks have many optima, and
+   the evidence identifies bad ones long before training ends.
+2. A path that is alive but cheap to remove is *doubtful*, and so is one that decides what its layer
+   obeys: it may stand in for other paths that are not at their optimum yet. Training continues with
+   it and without it, in both cases without dead paths. It is removed unless that costs some nats of
+   evidence. (Before such training, paths that turned out to be useless seemed worth up to thousands
+   of nats.) Small networks use the exact evidence: Kronecker factors overstate the cost of a
+   doubtful path by tens of nats, about its worth, and would remove true ones.
+3. With many data, a part of them is enough for step 1, and better: the evidence of a path grows
+   with the data, also for one that stands in for others. Training then continues on all data, on
+   which doubts are settled: on a part, a true path may be worth too little to tell.
 """
 
 from __future__ import annotations
@@ -53,16 +52,24 @@ MOST_EXACT = 5000  # weights alive, whose exact curvature takes a minute or two
 
 @dataclass(frozen=True)
 class Search:
-    """How to look for the best network.
+    """How to search for the best network.
 
-    restarts, first: so many starts, each trained for so many epochs.
-    finalists: so many of them, those with the highest evidence, are trained to the end.
-    rule: which paths are alive by factored curvature (`nats`), and what a doubtful path must be
-        worth to stay (`settled_nats`), by exact curvature on `subset` data.
-    doubt: a live path worth less than this many nats is doubtful, and so is one that decides the
+    Parameters
+    ----------
+    restarts, first
+        Number of starts, and of epochs that each trains.
+    finalists
+        Number of starts with the highest evidence that train to the end.
+    rule, subset
+        Which paths are alive by factored curvature (`nats`), and what a doubtful path must be worth
+        to stay (`settled_nats`), by exact curvature on `subset` examples.
+    doubt
+        A live path worth less than this many nats is doubtful, and so is one that decides the
         layer's verdict.
-    again, again_lr: epochs and learning rate of training on, with a doubtful path and without.
-    most_trials: so many doubtful paths are tried, the cheapest first.
+    again, again_lr
+        Epochs and learning rate of the training with and without a doubtful path.
+    most_trials
+        Maximum number of doubtful paths to try, the cheapest first.
     """
 
     restarts: int = 8
@@ -92,10 +99,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Trial:
-    """A doubtful path: what the log evidence gained without it, and whether it was taken out.
+    """The trial of a doubtful path: what the log evidence gained without it, and the outcome.
 
-    `gain` is by exact curvature, `factored_gain` by Kronecker factors. Where the network or the
-    path itself is too large for the former, `is_exact` is false.
+    `gain` uses exact curvature, `factored_gain` Kronecker factors. `is_exact` is false where the
+    network or the path is too large for the former. `out` says whether the path was removed.
     """
 
     layer: str
@@ -118,10 +125,20 @@ def best_start(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Train the networks `make(0)`, `make(1)`, … for a while, a few to the end; the best of these.
+    """Train `make(0)`, `make(1)`, … for a few epochs, the best to the end; return the best fit.
 
-    `prior` makes the prior of a network. Each training has a directory of its own below
-    `directory`, where an interrupted one goes on.
+    Parameters
+    ----------
+    make
+        Builds the network of a start from its number.
+    data, settings, likelihood, augment, progress
+        As for `fit`.
+    search
+        How many starts and finalists, and for how long; `Search()` by default.
+    prior
+        Builds the prior of a network.
+    directory
+        Each training has its own directory below this one, from which it resumes.
     """
     search = Search() if search is None else search
 
@@ -165,9 +182,23 @@ def go_on(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> Fit:
-    """Train on, on more data, without the paths that are dead: worth less than `nats` on the fewer.
+    """Continue training on all data without the paths that were dead on the subset.
 
-    They are out for good. The fit that is given keeps its network as it is.
+    Parameters
+    ----------
+    trained
+        The fit on the subset; its network is not changed.
+    data, settings, progress
+        As for `fit`.
+    search
+        Says which paths are dead (its `rule`).
+    directory
+        The training has its own directory below this one, from which it resumes.
+
+    Returns
+    -------
+    Fit
+        The fit on all data, with dead paths removed for good.
     """
     search = Search() if search is None else search
     dead = _groups(trained, _dead(_selection(trained, search)))
@@ -185,9 +216,19 @@ def settle(
     directory: str | Path | None = None,
     progress: bool = True,
 ) -> tuple[Fit, tuple[Trial, ...]]:
-    """Take out the doubtful paths that a network can do without; and what was tried.
+    """Remove the doubtful paths that a network does not need; return the fit and all trials.
 
-    `data` are those it was trained on. The fit that is given keeps its network as it is.
+    Parameters
+    ----------
+    trained
+        The fit to examine; its network is not changed.
+    data
+        The data it was trained on.
+    search
+        Which paths are doubtful, and what they must be worth.
+    directory, progress
+        Trainings have their own directories below this one, from which they resume; whether to show
+        progress bars.
     """
     search = Search() if search is None else search
     trials: list[Trial] = []
@@ -206,12 +247,12 @@ def settle(
 
 
 def _selection(trained: Fit, search: Search) -> Selection:
-    """What is alive, by what its removal costs alone."""
+    """What is alive, judged by the cost of its removal alone."""
     return trained.selection(rule=search.rule)
 
 
 def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, float, bool]:
-    """By how much the evidence differs, by factored curvature too, and whether it is exact."""
+    """The gain in evidence, the same by factored curvature, and whether the first is exact."""
     factored = after.log_evidence - before.log_evidence
     size = max(joint_size(one.evidence) for one in (before, after))
     if size > MOST_EXACT:
@@ -232,7 +273,7 @@ def _try(
     directory: Path | None,
     progress: bool,
 ) -> tuple[Trial, Fit]:
-    """Train on with a path and without it; the outcome, and the network that is kept."""
+    """Continue training with a path and without it; return the outcome and the fit that is kept."""
     dead = _groups(trained, _dead(found))
     mine = _groups(trained, [doubtful])
     if directory is not None:
@@ -253,7 +294,7 @@ def _try(
 def _doubtful(
     trained: Fit, found: Selection, search: Search, needed: set[tuple[str, str]]
 ) -> tuple[str, str] | None:
-    """The path that is cheapest to remove among those that are doubtful and not known as needed."""
+    """The cheapest doubtful path that is not known to be needed, or None."""
     costs = {
         (layer.layer, path.path): -path.removal
         for layer in found.layers
@@ -270,7 +311,7 @@ def _doubtful(
 
 
 def _decides(layer: LayerSelection, path: str, candidates: Candidates) -> bool:
-    """Whether a layer would obey something else without a path."""
+    """Whether a layer would obey something else without the path."""
     rest = [p.members for p in layer.paths if p.alive and p.path != path]
     return verdict_text(verdict(rest, candidates)) != layer.verdict
 
@@ -290,7 +331,7 @@ def _groups(trained: Fit, paths: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _note(directory: Path, trained: Fit, dead: list[str], mine: list[str]) -> None:
-    """Write what is trained on in a directory, and without what; refuse one of something else."""
+    """Record which network trains in a directory and without what; refuse another's directory."""
     digest = hashlib.sha256()
     for _, tensor in sorted(trained.network.state_dict().items()):
         digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -316,7 +357,7 @@ def _train_on(
     directory: Path | None,
     progress: bool,
 ) -> Fit:
-    """A copy of the network, some prior groups taken out, trained on as it was."""
+    """Continue training a copy of the network without some prior groups."""
     network, prior = copy.deepcopy((trained.network, trained.prior))
     if without:
         prior.take_out(network, without)

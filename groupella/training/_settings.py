@@ -1,8 +1,8 @@
-"""The settings of a run: everything that decides its result, besides the data and the network."""
+"""The settings of a run: everything that determines its result besides data and network."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ._optimisers import Schedule
@@ -14,27 +14,45 @@ HyperMode = Literal["evidence", "map"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train. `fit(..., epochs=20)` changes single fields.
+    """How to train; `fit(..., epochs=20)` changes single fields.
 
-    epochs, batch_size, lr, schedule: Adam on the weights; the schedule runs over all steps.
-    clip: largest norm of the gradient of the data term, None for no limit.
-    prior_step: how the prior acts on the weights: exactly, after each Adam step ("proximal", which
-        is stable at any δ), or by adding δ w / N to the gradient ("gradient"). See `_weights.py`.
-    method: "map" keeps precisions fixed; "fixed_point", "adam", "linearised" learn them
-        (see `Evidence.step`).
-    burn_in, update_every: precisions are updated after epoch burn_in and every so many thereafter,
-        and after the last one.
-    hyper_steps, hyper_lr, hyper_schedule: steps per update; rate and schedule for "adam".
-    prune_from: part of training (0 … 1) after which an update also takes out paths without which
-        the evidence is higher, see `groupella.evidence.prune`; None for never.
-    network_hyper: how lengthscales and anchor positions without a prior learn: from the "evidence"
-        (one gradient step per update, rate hyper_lr) or with the weights ("map").
-    curvature_subset: how many random data curvature is taken on, None for all.
-    curvature_samples: None for exact curvature, or the number of Monte-Carlo columns.
-    approximation: "expand" or "reduce", see `groupella.curvature`.
-    curvature_batch: data per batch in passes for curvature and data fit.
-    patience: stop after so many updates without an evidence better by `min_gain` nats a datum.
-    checkpoint_every: epochs between checkpoints.
+    Parameters
+    ----------
+    epochs, batch_size, lr, schedule
+        Adam on the weights; the schedule runs over all steps.
+    clip
+        Maximum norm of the gradient of the data term, None for no limit.
+    prior_step
+        How the prior acts on the weights: exactly, after each Adam step ("proximal", stable at any
+        δ), or by adding δ w / N to the gradient ("gradient"). See `_weights.py`.
+    method
+        "map" keeps precisions fixed; "fixed_point", "adam" and "linearised" learn them (see
+        `Evidence.step`).
+    burn_in, update_every
+        Precisions are updated after epoch `burn_in`, every `update_every` epochs from then on, and
+        after the last epoch.
+    hyper_steps, hyper_lr, hyper_schedule
+        Steps per update; learning rate and schedule of "adam".
+    prune_from
+        Part of training (0 … 1) after which an update also removes paths without which the evidence
+        is higher (see `groupella.evidence.prune`); None for never.
+    network_hyper
+        How lengthscales and anchor positions without a prior learn: from the "evidence" (one
+        gradient step per update, rate `hyper_lr`) or with the weights ("map").
+    curvature_subset
+        Number of random examples for the curvature, None for all.
+    curvature_samples
+        Number of Monte-Carlo columns, None for exact curvature.
+    approximation
+        "expand" or "reduce"; see `groupella.curvature`.
+    curvature_batch
+        Examples per batch in passes for curvature and data fit.
+    patience, min_gain
+        Stop after `patience` updates without an evidence higher by `min_gain` nats per example.
+    seed
+        Random seed for batch order, subsets and everything else that is random.
+    checkpoint_every
+        Epochs between checkpoints.
     """
 
     epochs: int = 60
@@ -77,6 +95,7 @@ class Settings:
 
     @property
     def learns_precisions(self) -> bool:
+        """Whether training learns the prior precisions."""
         return self.method != "map"
 
     def updates_after(self, epoch: int) -> bool:
@@ -88,24 +107,24 @@ class Settings:
         return due or done == self.epochs
 
     def prunes_after(self, epoch: int) -> bool:
-        """Whether the update after `epoch` also takes out paths."""
+        """Whether the update after `epoch` also removes paths."""
         return self.prune_from is not None and epoch + 1 >= self.prune_from * self.epochs
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary."""
         return asdict(self)
 
     def differences(self, other: dict[str, Any]) -> list[str]:
-        """What would make a resumed run differ from the one that `other` describes."""
-        found = []
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), other.get(field.name)
-            if field.name != "checkpoint_every" and mine != theirs:
-                found.append(f"{field.name}={theirs!r} there, {mine!r} here")
-        return found
+        """Return the settings that differ in `other` and change the result."""
+        return [
+            f"{name}={other.get(name)!r} there, {mine!r} here"
+            for name, mine in self.as_dict().items()
+            if name != "checkpoint_every" and mine != other.get(name)
+        ]
 
     @classmethod
     def paper(cls, **changes: Any) -> Settings:
-        """The published protocol for CIFAR-10: thousands of epochs, meant for a GPU."""
+        """Return the published protocol for CIFAR-10: thousands of epochs, meant for a GPU."""
         protocol: dict[str, Any] = {
             "epochs": 4000,
             "batch_size": 128,

@@ -9,10 +9,9 @@ treats the prior exactly instead. With m, v Adam's moments of ∇f, d = √v + �
 
 whose fixed points satisfy m = −(δ/N) w, the stationary points of the objective.
 
-Where a gradient is zero from some step on (behind a unit that is never active), m falls by β₁ a
-step and w by the factor above. Floats do not fall to zero but to the smallest subnormal number and
-stay there, and processors calculate with subnormal numbers many times slower. Such w, m and v are
-set to zero now and then.
+Where a gradient stays zero (behind a unit that is never active), m shrinks by β₁ per step and w by
+the factor above. Floats shrink to the smallest subnormal number and stay there, and processors are
+many times slower with subnormal numbers. Such w, m and v are therefore set to zero now and then.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ EPSILON = 1e-8
 BETAS = (0.9, 0.999)
 PART = 1 << 17
 FLUSH_EVERY = 100  # steps
-# What is set to zero, in units of the smallest normal number: what could become subnormal until the
-# next time, at m ← β₁ m and v ← β₂ v.
+# Values to set to zero, in units of the smallest normal number: those that could become subnormal
+# before the next flush, at m ← β₁ m and v ← β₂ v.
 TINY_FIRST, TINY_SECOND = 1e8, 10.0
 
 
@@ -49,7 +48,7 @@ class WeightStep:
         )
 
     def gradients(self) -> list[Tensor]:
-        """The gradients of the data term; parameters that took no part get zeros."""
+        """Return the gradients of the data term, zeros for parameters that were not used."""
         for parameter in self.parameters.values():
             if parameter.grad is None and parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
@@ -79,7 +78,7 @@ class WeightStep:
 
     @property
     def _steps(self) -> int:
-        """So far; a resumed run goes on counting."""
+        """Steps so far, including those before the run was resumed."""
         return max((int(state["step"]) for state in self.optimiser.state.values()), default=0)
 
     def _flush(self) -> None:
@@ -114,9 +113,9 @@ class WeightStep:
 
 
 def _is_large(weight: Tensor, moment: Tensor) -> bool:
-    """Whether it is better taken in parts that stay in a processor's cache; the bits are the same.
+    """Whether to update in parts that fit into a processor's cache; the bits are the same.
 
-    The seven operations on all of a large weight would each pass over the main memory.
+    Otherwise each of the seven operations on a large weight passes over the main memory.
     """
     whole = weight.is_contiguous() and moment.is_contiguous()
     return whole and weight.device.type == "cpu" and weight.numel() > 2 * PART
