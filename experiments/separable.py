@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from groupella.runs.jobs import Job
+from groupella.runs import Job
 from groupella.runs.study import Row
 
 from .cifar10 import PAPER_TRAINING

@@ -3,11 +3,17 @@
 In the plane: the ten subgroups of the square's symmetry group about the array centre, each with all
 translations of the torus (wallpaper names) or with none (point-group names). On lines and in space:
 reflections, rotations about an axis, and the octahedral groups.
+
+`named` registers a maker: the name that a command line takes, and what the group does in a few
+words. Nothing else needs to know of it.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -47,6 +53,67 @@ TRANSPOSE: IntMatrix = ((0, 1), (1, 0))
 ANTITRANSPOSE: IntMatrix = ((0, -1), (-1, 0))
 
 
+Maker = TypeVar("Maker", bound=Callable[..., Symmetry])
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered group: how it is made, and what it does in a few words."""
+
+    make: Callable[[], Symmetry]
+    meaning: str
+
+
+CATALOGUE: dict[str, Entry] = {}
+
+
+def named(*names: str, meaning: str, **arguments: Any) -> Callable[[Maker], Maker]:
+    """Register the group that a maker makes with these arguments.
+
+    Parameters
+    ----------
+    *names
+        What a command line may call it. The first should be the symmetry's own name.
+    meaning
+        What it does, in a few words, as in "shifts and quarter turns".
+    **arguments
+        Arguments of the maker.
+    """
+
+    def register(maker: Maker) -> Maker:
+        for name in names:
+            if name in CATALOGUE:
+                raise ValueError(f"the catalogue already has a group {name!r}")
+            CATALOGUE[name] = Entry(partial(maker, **arguments), meaning)
+        return maker
+
+    return register
+
+
+def named_group(name: str) -> Symmetry:
+    """The group of that name, such as "p4", "flips(0)", "cm(anti)", "z3" or "none".
+
+    Raises
+    ------
+    ValueError
+        If the catalogue has no such group.
+    """
+    found = CATALOGUE.get("".join(name.split()))
+    if found is None:
+        raise ValueError(f"no group {name.strip()!r}; known are {', '.join(group_names())}")
+    return found.make()
+
+
+def group_names() -> list[str]:
+    """The names of the catalogue that take no arguments in parentheses."""
+    return [name for name in CATALOGUE if "(" not in name]
+
+
+def meaning(name: str) -> str:
+    """What the group of that name does in a few words; the name itself if it is not known."""
+    return CATALOGUE[name].meaning if name in CATALOGUE else name
+
+
 def flip_matrix(axis: int, dim: int) -> IntMatrix:
     """Reverse one array axis."""
     if axis not in range(dim):
@@ -61,11 +128,15 @@ def _named(base: str, axis: int, dim: int, default: int) -> str:
     return f"{base}({','.join(arguments)})" if arguments else base
 
 
+@named("none", "trivial", meaning="no symmetry at all")
 def trivial() -> Symmetry:
     """The group of one element, on any lattice."""
     return Symmetry("trivial")
 
 
+@named("z3", meaning="shifts of voxels", dim=3)
+@named("z1", meaning="shifts of a sequence", dim=1)
+@named("z2", meaning="shifts", dim=2)
 def translations(dim: int) -> Symmetry:
     """All translations of a torus of that dimension."""
     if dim not in (1, 2, 3):
@@ -78,31 +149,39 @@ def z2() -> Symmetry:
     return translations(2)
 
 
+@named("p2", meaning="shifts and half turns")
 def p2() -> Symmetry:
     """Translations and rotations by 180°."""
     return Symmetry.catalogue("p2", 2, True, (HALF_TURN,))
 
 
+@named("p4", meaning="shifts and quarter turns")
 def p4() -> Symmetry:
     """Translations and rotations by 90°."""
     return Symmetry.catalogue("p4", 2, True, (ROTATION,))
 
 
+@named("p4m", meaning="shifts, quarter turns and reflections")
 def p4m() -> Symmetry:
     """Translations, rotations by 90° and mirrors."""
     return Symmetry.catalogue("p4m", 2, True, (ROTATION, flip_matrix(1, 2)))
 
 
+@named("flips(0)", meaning="shifts and up–down reflection", axis=0)
+@named("flips", "flips(1)", meaning="shifts and left–right reflection")
 def flips(axis: int = 1, dim: int = 2) -> Symmetry:
     """Translations and the reversal of one array axis (pm); the default is left–right."""
     return Symmetry.catalogue(_named("flips", axis, dim, 1), dim, True, (flip_matrix(axis, dim),))
 
 
+@named("pmm", meaning="shifts and both axial reflections")
 def pmm() -> Symmetry:
     """Translations and the reversals of both array axes."""
     return Symmetry.catalogue("pmm", 2, True, (flip_matrix(0, 2), flip_matrix(1, 2)))
 
 
+@named("cm(anti)", meaning="shifts and reflection about the other diagonal", anti=True)
+@named("cm", meaning="shifts and one diagonal reflection")
 def cm(anti: bool = False) -> Symmetry:
     """Translations and a diagonal mirror: the transposition, or that about the other diagonal."""
     return Symmetry.catalogue(
@@ -110,26 +189,32 @@ def cm(anti: bool = False) -> Symmetry:
     )
 
 
+@named("cmm", meaning="shifts and both diagonal reflections")
 def cmm() -> Symmetry:
     """Translations and both diagonal mirrors."""
     return Symmetry.catalogue("cmm", 2, True, (TRANSPOSE, ANTITRANSPOSE))
 
 
+@named("c2", meaning="half turns about the centre, no shifts")
 def c2() -> Symmetry:
     """Rotations by 180° about the array centre, no translations."""
     return Symmetry.catalogue("c2", 2, False, (HALF_TURN,))
 
 
+@named("c4", meaning="quarter turns about the centre, no shifts")
 def c4() -> Symmetry:
     """Rotations by 90° about the array centre, no translations."""
     return Symmetry.catalogue("c4", 2, False, (ROTATION,))
 
 
+@named("d4", meaning="quarter turns and reflections about the centre, no shifts")
 def d4() -> Symmetry:
     """Rotations by 90° and mirrors through the array centre, no translations."""
     return Symmetry.catalogue("d4", 2, False, (ROTATION, flip_matrix(1, 2)))
 
 
+@named("d2(diagonal)", meaning="both diagonal reflections, no shifts", diagonal=True)
+@named("d2", meaning="both axial reflections about the centre, no shifts")
 def d2(diagonal: bool = False) -> Symmetry:
     """Two perpendicular mirrors through the array centre (along the axes, or the diagonals)."""
     if diagonal:
@@ -137,11 +222,16 @@ def d2(diagonal: bool = False) -> Symmetry:
     return Symmetry.catalogue("d2", 2, False, (flip_matrix(0, 2), flip_matrix(1, 2)))
 
 
+@named("mirror(0,dim=1)", meaning="reversal of a sequence, no shifts", axis=0, dim=1)
+@named("mirror(0)", meaning="up–down reflection about the centre, no shifts", axis=0)
+@named("mirror", "mirror(1)", meaning="left–right reflection about the centre, no shifts")
 def mirror(axis: int = 1, dim: int = 2) -> Symmetry:
     """The reversal of one array axis, no translations."""
     return Symmetry.catalogue(_named("mirror", axis, dim, 1), dim, False, (flip_matrix(axis, dim),))
 
 
+@named("diagonal(anti)", meaning="reflection about the other diagonal, no shifts", anti=True)
+@named("diagonal", meaning="one diagonal reflection, no shifts")
 def diagonal(anti: bool = False) -> Symmetry:
     """A diagonal mirror through the array centre, no translations."""
     return Symmetry.catalogue(
@@ -149,6 +239,7 @@ def diagonal(anti: bool = False) -> Symmetry:
     )
 
 
+@named("line_reflections", "flips(0,dim=1)", meaning="shifts and reversal of a sequence")
 def line_reflections() -> Symmetry:
     """Translations and the reversal of a sequence."""
     return Symmetry.catalogue("line_reflections", 1, True, (flip_matrix(0, 1),))
@@ -161,6 +252,8 @@ OCTAHEDRAL: tuple[IntMatrix, ...] = (
 INVERSION: IntMatrix = ((-1, 0, 0), (0, -1, 0), (0, 0, -1))
 
 
+@named("octahedral(mirrors)", meaning="shifts, turns and reflections of voxels", mirrors=True)
+@named("octahedral", meaning="shifts and turns of voxels")
 def octahedral(mirrors: bool = False) -> Symmetry:
     """Translations of voxels and the 24 rotations of the cube (48 with mirrors)."""
     if mirrors:
@@ -168,6 +261,8 @@ def octahedral(mirrors: bool = False) -> Symmetry:
     return Symmetry.catalogue("octahedral", 3, True, OCTAHEDRAL)
 
 
+@named("oh", meaning="turns and reflections of voxels, no shifts", mirrors=True)
+@named("o", meaning="turns of voxels, no shifts")
 def octahedral_point(mirrors: bool = False) -> Symmetry:
     """The 24 rotations of the cube about the array centre (48 with mirrors), no translations."""
     if mirrors:
@@ -175,6 +270,8 @@ def octahedral_point(mirrors: bool = False) -> Symmetry:
     return Symmetry.catalogue("o", 3, False, OCTAHEDRAL)
 
 
+@named("p-1", meaning="shifts and inversion of voxels", translations=True)
+@named("inversion", meaning="inversion of voxels, no shifts")
 def inversion(translations: bool = False) -> Symmetry:
     """The reversal of all three axes of voxels, with or without translations."""
     return Symmetry.catalogue("p-1" if translations else "inversion", 3, translations, (INVERSION,))
@@ -223,21 +320,41 @@ def _check_count(name: str, n: int) -> None:
         raise ValueError(f"{name}(n) takes a positive number of points, got {n!r}")
 
 
+for _axis in range(3):
+    for _make, _shifts in ((flips, "shifts of voxels and "), (mirror, "")):
+        named(
+            f"{_make.__name__}({_axis},dim=3)",
+            meaning=f"{_shifts}reversal of axis {_axis}{'' if _shifts else ', no shifts'}",
+            axis=_axis,
+            dim=3,
+        )(_make)
+    for _order, _turns in ((2, "half"), (4, "quarter")):
+        named(
+            f"axial{_order}({_axis})",
+            *([f"axial{_order}"] if _axis == 0 else []),
+            meaning=f"shifts of voxels and {_turns} turns about axis {_axis}",
+            order=_order,
+            axis=_axis,
+        )(axial)
+        named(
+            f"axial{_order}({_axis},point)",
+            meaning=f"{_turns} turns of voxels about axis {_axis}, no shifts",
+            order=_order,
+            axis=_axis,
+            translations=False,
+        )(axial)
+
+
 @lru_cache(maxsize=1)
-def _registry() -> dict[tuple[object, ...], Symmetry]:
-    plane = (z2(), p2(), p4(), p4m(), flips(1), flips(0), pmm(), cm(), cm(anti=True), cmm())
-    square = (c2(), c4(), d4(), mirror(1), mirror(0), d2(), d2(diagonal=True), diagonal())
-    line = (translations(1), line_reflections(), mirror(0, dim=1))
-    cube = (octahedral(), octahedral(mirrors=True), octahedral_point(), octahedral_point(True))
-    axes = [f(axis, dim=3) for f in (flips, mirror) for axis in range(3)]
-    axes += [axial(n, axis, t) for n in (2, 4) for axis in range(3) for t in (True, False)]
-    space = (translations(3), *cube, *axes, inversion(), inversion(translations=True))
-    return {s.key: s for s in (*plane, *square, diagonal(anti=True), *line, *space)}
+def _by_key(count: int) -> dict[tuple[object, ...], Symmetry]:
+    """The first `count` groups of the catalogue, without the trivial one."""
+    made = [entry.make() for entry in list(CATALOGUE.values())[count - 1 :: -1]]
+    return {s.key: s for s in made if not s.is_trivial}
 
 
 def with_own_name(symmetry: Symmetry) -> Symmetry:
-    """The catalogue's name for a symmetry, where it has one."""
-    return _registry().get(symmetry.key, symmetry)
+    """The catalogue's symmetry of the same key, which has a name; else `symmetry` itself."""
+    return _by_key(len(CATALOGUE)).get(symmetry.key, symmetry)
 
 
 def cubic(translations_: bool, mirrors: bool) -> Symmetry:

@@ -11,57 +11,52 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from groupella.cli.errors import plain_errors
-from groupella.cli.stopping import saving
+from groupella.cli.errors import plain_errors, saving
 from groupella.runs.spelling import ArgumentError
 
 if TYPE_CHECKING:
     from groupella.experiments.planted import Outcome
-
-EXAMPLES = """
-Plant symmetries in teachers and data, and count how often they are found.
-
-Examples:
-
-  groupella planted --preset quick --json
-
-  groupella planted --preset full --part deep --only 'deep-*-n5000-s0' --jobs 2 --figure planted.png
-
-Finished cases are not run again, interrupted ones go on.
-"""
 
 
 def planted(
     preset: Annotated[
         str,
         typer.Option(
-            help="quick (minutes), hour, full (hours), basin (deep, from the teacher), small "
-            "(deep, three seeds), fresh (deep, a seed that no choice was made on)."
+            help="quick (minutes), hour, full (hours), basin (deep, starting at the teacher), "
+            "small (deep, three seeds), fresh (deep, a seed that no choice was made on)."
         ),
     ] = "quick",
     part: Annotated[
         list[str] | None,
-        typer.Option(help="Only these parts: linear, deep, data, basin. Repeatable."),
+        typer.Option(help="Run only this part: linear, deep, data or basin. Repeatable."),
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Only cases of such names, as deep-*-n5000-s[0-2]. Repeatable."),
+        typer.Option(help="Run only cases that match, as deep-*-n5000-s[0-2]. Repeatable."),
     ] = None,
-    directory: Annotated[
-        Path, typer.Option(help="Where finished cases are kept; they are not run again.")
-    ] = Path("runs/planted"),
+    directory: Annotated[Path, typer.Option(help="Output directory.")] = Path("runs/planted"),
     jobs: Annotated[
-        int, typer.Option(min=0, help="Cases at a time, one thread each; 0: one per core.")
+        int, typer.Option(min=0, help="Cases at a time, one thread each; 0 means one per core.")
     ] = 0,
-    figure: Annotated[Path | None, typer.Option(help="Draw the figure to this file.")] = None,
-    summary: Annotated[Path | None, typer.Option(help="Write the summary to this JSON file.")] = (
-        None
-    ),
+    figure: Annotated[Path | None, typer.Option(help="Write the figure to this file.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option(help="Write the summary to this JSON file.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the headline as JSON on the last line.")
     ] = False,
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
 ) -> None:
+    """Plant symmetries in teachers and data, and count how often they are found.
+
+    Examples:
+
+      groupella planted --preset quick --json
+
+      groupella planted --preset full --part deep --only 'deep-*-n5000-s0' --jobs 2 --figure f.png
+
+    Finished cases are not repeated, and interrupted ones resume.
+    """
     from rich.console import Console
 
     from groupella._files import write_text
@@ -107,11 +102,8 @@ def planted(
         typer.echo(json.dumps(headline(outcomes)))
 
 
-planted.__doc__ = EXAMPLES
-
-
 def _check_figure(file: Path) -> None:
-    """Refuse a kind of file that cannot be drawn."""
+    """Raise for a file format that matplotlib cannot write."""
     from matplotlib.figure import Figure
 
     kinds = Figure().canvas.get_supported_filetypes()
@@ -122,9 +114,9 @@ def _check_figure(file: Path) -> None:
 
 
 def _check_target(file: Path) -> None:
-    """Make the directory of a file, and refuse one that cannot be written there."""
+    """Create the directory of a file; raise if the file cannot be written."""
     if file.is_dir():
-        raise ArgumentError(f"{file} is a directory; expected the name of a file")
+        raise ArgumentError(f"{file} is a directory; expected a file name")
     file.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(file.parent, os.W_OK):
         raise ArgumentError(f"{file} cannot be written: {file.parent} is read-only")

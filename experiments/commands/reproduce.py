@@ -2,87 +2,89 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import ModuleType
+from typing import Annotated
 
 import typer
 
-from groupella.cli.errors import plain_errors
-from groupella.cli.rows import summarising, watched
-from groupella.cli.stopping import saving
+from groupella import experiments
+from groupella.cli.errors import plain_errors, saving
+from groupella.cli.options import AsJson, DataDir, Epochs, Seed
+from groupella.runs.study import Details, Study
 
-if TYPE_CHECKING:
-    from groupella.runs.run import Done
-    from groupella.runs.study import Row, Study
-
-    Details = Callable[[Mapping[str, Done]], str]
-
-STUDIES = ("toy", "cifar10", "multigroup", "separable", "inspect")
-NAMES = (*STUDIES, "planted")
 SCALES = ("quick", "hour", "paper")
-EXAMPLES = """
-Run one of the paper's studies and put what comes out beside the published numbers.
 
-toy: table 1, digits in quadrants. cifar10: table 2, eleven networks. multigroup: table 3, five data
-sets. separable: roto-translation filters. inspect: the structure of each layer. planted: symmetries
-that are known to be there, of which `groupella planted` has more presets and options.
 
-Presets: quick takes minutes on two cores; hour takes as many epochs a row as fit into an hour,
-which is measured first (planted: as many cases); paper is the published protocol (meant for a GPU),
-of planted all cases.
+def studies() -> list[str]:
+    """The modules of `experiments/`: each is a study, found because the file is there."""
+    found = pkgutil.iter_modules(experiments.__path__)
+    return [m.name for m in found if not m.ispkg and not m.name.startswith("_")]
 
-Examples:
 
-  groupella reproduce toy --preset quick
-
-  groupella reproduce multigroup --preset hour --row rotated --data-dir my-data
-
-  groupella reproduce cifar10 --preset hour --jobs 2 --json
-
-  groupella reproduce planted --preset quick --jobs 2
-
-Finished rows are not run again, an interrupted one goes on. The summary in the study's directory
-has all rows that are finished there.
-"""
+def names() -> list[str]:
+    """All that can be reproduced."""
+    return [*studies(), "planted"]
 
 
 def reproduce(
     study: Annotated[
-        str, typer.Argument(help=", ".join(NAMES), autocompletion=lambda: list(NAMES))
+        str, typer.Argument(help=f"One of {', '.join(names())}.", autocompletion=names)
     ],
     preset: Annotated[
         str, typer.Option(help="quick, hour or paper.", autocompletion=lambda: list(SCALES))
     ] = "quick",
     row: Annotated[
         list[str] | None,
-        typer.Option(help="Only the row of this name, or else rows that contain it. Repeatable."),
+        typer.Option(help="Run only this row, or all rows whose names contain it. Repeatable."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of data, weights and order.")] = 0,
+    seed: Seed = 0,
     jobs: Annotated[
         int,
         typer.Option(
             min=1,
-            help="Rows at a time, each in a process with one thread; 1: in this one, all threads.",
+            help="Rows at a time, each in a process with one thread. 1 runs in this process on all "
+            "threads.",
         ),
     ] = 1,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Train this long instead of the preset's time.")
-    ] = None,
+    epochs: Epochs = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where runs go; by default runs/STUDY-PRESET-SEED.")
+        Path | None, typer.Option(help="Output directory (default: runs/STUDY-PRESET-SEED).")
     ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where data sets lie; else GROUPELLA_DATA.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
 ) -> None:
-    from dataclasses import replace
+    """Run one of the paper's studies and print the results beside the published numbers.
 
-    from groupella.runs.engines import here, processes
+    toy: table 1, digits in quadrants. cifar10: table 2, eleven networks. multigroup: table 3, five
+    data sets. separable: roto-translation filters. layers: the structure of each layer. planted:
+    symmetries that are known to be there; `groupella planted` has more presets and options.
+
+    Presets: quick takes minutes on two cores; hour takes as many epochs per row as fit into an
+    hour, which is measured first (planted: as many cases); paper is the published protocol, meant
+    for a GPU (planted: all cases).
+
+    Examples:
+
+      groupella reproduce toy --preset quick
+
+      groupella reproduce multigroup --preset hour --row rotated --data-dir my-data
+
+      groupella reproduce cifar10 --preset hour --jobs 2 --json
+
+      groupella reproduce planted --preset quick --jobs 2
+
+    A failing row does not abort the others. Finished rows are not repeated, and interrupted ones
+    resume. The summary in the output directory has all rows that are finished there.
+    """
+    from groupella.runs.engines import counted, here, processes
     from groupella.runs.readiness import make_ready
-    from groupella.runs.study import perform, summary, table
+    from groupella.runs.study import perform, summarising, summary, table
 
     place = out or Path("runs") / f"{study}-{preset}-{seed}"
     title = f"{study}, preset {preset}, seed {seed}"
@@ -94,20 +96,18 @@ def reproduce(
         return
     chosen, details = find(study, preset), find_details(study)
     every = chosen.rows(seed)
-    rows = chosen_rows(every, row or [])
-    budget = chosen.budget
+    wanted = chosen_names([r.name for r in every], row or [])
+    rows = [r for r in every if r.name in wanted]
     if epochs is not None:
-        budget = None
         rows = [replace(r, job=r.job.for_epochs(epochs)) for r in rows]
-    folder = None if data_dir is None else str(data_dir)
     with plain_errors("reproduce"), saving(place), summarising(every, place, title, details):
         done = perform(
             rows,
             place,
-            engine=watched(here if jobs == 1 else processes(jobs), as_json),
-            budget=budget,
-            data_dir=folder,
-            check=lambda left: make_ready(left, folder),
+            engine=counted(here if jobs == 1 else processes(jobs), not as_json),
+            budget=chosen.budget if epochs is None else None,
+            data_dir=data_dir,
+            check=lambda left: make_ready(left, data_dir),
             on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
         )
     found = summary(rows, done)
@@ -120,13 +120,10 @@ def reproduce(
         typer.echo(f"summary: {place / 'summary.md'}")
 
 
-reproduce.__doc__ = EXAMPLES
-
-
 def _reproduce_planted(
     preset: str, row: list[str], seed: int, jobs: int, place: Path, title: str, as_json: bool
 ) -> None:
-    """Of the planted-symmetry benchmark, whose rows are cases."""
+    """Run the planted-symmetry benchmark, whose rows are cases."""
     from groupella.experiments import planted
 
     if preset not in planted.SCALES:
@@ -149,13 +146,8 @@ def _reproduce_planted(
         typer.echo(f"summary: {place / 'summary.md'}")
 
 
-def chosen_rows(rows: list[Row], wanted: list[str]) -> list[Row]:
-    """Rows by their names, or by parts of names that are not themselves names; none for all."""
-    found = chosen_names([row.name for row in rows], wanted)
-    return [row for row in rows if row.name in found]
-
-
 def chosen_names(names: Sequence[str], wanted: Sequence[str]) -> set[str]:
+    """The names that are wanted, or contain what is wanted; all if nothing is."""
     found: set[str] = set()
     for part in wanted or [""]:
         here = [part] if part in names else [name for name in names if part in name]
@@ -167,21 +159,18 @@ def chosen_names(names: Sequence[str], wanted: Sequence[str]) -> set[str]:
 
 def find(study: str, preset: str) -> Study:
     """The settings of a study by its name and preset."""
-    import importlib
-
-    if study not in STUDIES:
-        raise typer.BadParameter(f"no study {study!r}; there are {', '.join(NAMES)}")
-    module = importlib.import_module(f"groupella.experiments.{study}")
-    presets: dict[str, Study] = module.PRESETS
+    if study not in studies():
+        raise typer.BadParameter(f"no study {study!r}; there are {', '.join(names())}")
+    presets: Mapping[str, Study] = _module(study).PRESETS
     if preset not in presets:
         raise typer.BadParameter(f"no preset {preset!r}; there are {', '.join(presets)}")
     return presets[preset]
 
 
 def find_details(study: str) -> Details | None:
-    """What a study says of its rows beside the table of all."""
-    import importlib
+    """What a study prints below its table, if anything: the function `details` of its module."""
+    return getattr(_module(study), "details", None)
 
-    module = importlib.import_module(f"groupella.experiments.{study}")
-    found: Details | None = getattr(module, "details", None)
-    return found
+
+def _module(study: str) -> ModuleType:
+    return importlib.import_module(f"groupella.experiments.{study}")

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupella._files import InUseError, alone, write_text
-from groupella.runs.engines import here, processes
-from groupella.runs.progress import Bar
+from groupella.runs.engines import Bar, here, processes
 from groupella.runs.record import RunError
 
 from ._outcome import Outcome

@@ -10,47 +10,51 @@ import typer
 
 from groupella.runs.spelling import ArgumentError, call, complete_groups, from_file, group_set
 
+from .options import AsJson
+
 if TYPE_CHECKING:
     from groupella.testing import EquivarianceError
 
-EXAMPLES = """
-Measure how far a model is from invariance or equivariance to some groups.
-
-The file names a module, or a function without arguments that makes one. It must take images
-(batch, channels, *size). Without --out its output should not change at all; with --out CHANNELS it
-is an image again, and should move with the input.
-
-Examples:
-
-  groupella check my_model.py:make --groups p4
-
-  groupella check my_model.py:net --groups z2,p4m --channels 3 --size 32 --tolerance 1e-4
-
-The exit code is 1 when an error is above the tolerance, 2 when the arguments are wrong or the error
-cannot be measured: the model fails, or its output is not finite.
-"""
-
-NOT_FINITE = "since the model's output is not finite"
+NOT_FINITE = "because the model's output is not finite"
 
 
 def check(
-    model: Annotated[str, typer.Argument(help="file.py:NAME of a module or of a maker of one.")],
+    model: Annotated[
+        str, typer.Argument(help="file.py:NAME of a module, or of a function that makes one.")
+    ],
     groups: Annotated[
         str,
         typer.Option(help="Names, or my_groups.py:GROUPS.", autocompletion=complete_groups),
     ] = "z2,p4",
-    size: Annotated[str, typer.Option(help="Side of the images, or sides such as 32x48.")] = "32",
-    channels: Annotated[int, typer.Option(min=1, help="Channels that go in.")] = 3,
+    size: Annotated[
+        str, typer.Option(help="Side length of the images, or sides such as 32x48.")
+    ] = "32",
+    channels: Annotated[int, typer.Option(min=1, help="Input channels.")] = 3,
     out: Annotated[
-        int | None, typer.Option(min=1, help="Channels that come out, if that is an image.")
+        int | None, typer.Option(min=1, help="Output channels, if the output is an image.")
     ] = None,
     pools: Annotated[
         bool, typer.Option("--pools", help="Allow a shift of the output (stride or pooling).")
     ] = False,
     tolerance: Annotated[float, typer.Option(help="Largest relative error allowed.")] = 1e-3,
-    seed: Annotated[int, typer.Option(help="Of inputs and elements.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the errors as JSON.")] = False,
+    seed: Annotated[int, typer.Option(help="Random seed for inputs and group elements.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
+    """Measure how far a model is from invariance or equivariance to some groups.
+
+    The model is a module, or a function without arguments that makes one. It must take images
+    (batch, channels, *size). Without --out its output should not change at all; with --out CHANNELS
+    the output is an image and should move with the input.
+
+    Examples:
+
+      groupella check my_model.py:make --groups p4
+
+      groupella check my_model.py:net --groups z2,p4m --channels 3 --size 32 --tolerance 1e-4
+
+    The exit code is 1 if an error is above the tolerance, and 2 if the arguments are wrong or the
+    error cannot be measured because the model fails or its output is not finite.
+    """
     from groupella.testing import equivariance_error
 
     try:
@@ -59,7 +63,7 @@ def check(
         if not checked:
             raise ArgumentError(f"--groups {groups}: every model obeys the trivial group")
         if not (math.isfinite(tolerance) and tolerance >= 0):
-            raise ArgumentError(f"--tolerance is a number from 0 upwards, got {tolerance}")
+            raise ArgumentError(f"--tolerance must be at least 0, got {tolerance}")
         sides = _sides(size)
         module: Any = _module(from_file(model), model)
         lattice = sides if len(sides) > 1 else sides * (chosen.ambient.dim or 2)
@@ -98,9 +102,6 @@ def check(
         raise typer.Exit(1)
 
 
-check.__doc__ = EXAMPLES
-
-
 def _as_dict(error: EquivarianceError) -> dict[str, Any]:
     """For JSON, which has no NaN and no infinity."""
     worst = error.worst.element.name
@@ -110,17 +111,19 @@ def _as_dict(error: EquivarianceError) -> dict[str, Any]:
 
 
 def _in_a_line(error: BaseException) -> str:
-    """With the kind of error, unless it is one whose words are enough."""
+    """The message, with the class of the error unless the message is enough."""
     words = " ".join(str(error).split())
     plain = isinstance(error, TypeError | ValueError | RuntimeError)
     return words if plain and words else f"{type(error).__name__}: {words}".removesuffix(": ")
 
 
 def _sides(size: str) -> tuple[int, ...]:
-    """From "32" or "32x48"."""
+    """The sides in "32" or "32x48"."""
     parts = size.split("x")
     if not all(part.isdecimal() and int(part) for part in parts):
-        raise ArgumentError(f"--size is a side such as 32, or sides such as 32x48, got {size!r}")
+        raise ArgumentError(
+            f"--size must be a side such as 32, or sides such as 32x48, got {size!r}"
+        )
     return tuple(map(int, parts))
 
 
@@ -138,7 +141,7 @@ def _module(found: Any, name: str) -> Any:
 
 
 def _space_out(module: Any, space_in: Any, out: int, name: str) -> Any:
-    """The output lattice is what the module makes of the input's."""
+    """The space of the output, whose lattice is found by calling the module."""
     import torch
 
     try:

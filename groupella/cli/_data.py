@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from .errors import plain_errors
+from .options import AsJson, DataDir
 
 data = typer.Typer(help="Download data sets and check their files.", no_args_is_help=True)
 
@@ -25,17 +25,12 @@ Name = Annotated[
         help="Public data set: mnist, cifar10 or cifar100.", autocompletion=_public_names
     ),
 ]
-Place = Annotated[
-    Path | None,
-    typer.Option(help="Data directory (default: $GROUPELLA_DATA, or else the cache directory)."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
 @data.command()
 def fetch(
     name: Name,
-    data_dir: Place = None,
+    data_dir: DataDir = None,
     mirror: Annotated[
         str | None,
         typer.Option(help="URL of a directory with the files, tried before the public mirrors."),
@@ -55,8 +50,10 @@ def fetch(
 
 
 @data.command()
-def verify(name: Name, data_dir: Place = None, as_json: AsJson = False) -> None:
+def verify(name: Name, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """Compare every file of a data set with its published checksum.
+
+    The exit code is 1 if a file is missing or damaged.
 
     Example: groupella data verify cifar10 --data-dir my-data
     """

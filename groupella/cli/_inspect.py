@@ -10,31 +10,30 @@ import typer
 
 from ._select import answer, show
 from .errors import plain_errors
-
-EXAMPLES = """
-Show what a finished run found: its tables, and where its report is.
-
-Examples:
-
-  groupella inspect runs/demo-0/p4
-
-  groupella inspect runs/demo-0/p4 --redraw
-
-  groupella inspect runs/demo-0/p4 --json
-"""
+from .options import AsJson
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="The directory of a run.")],
+    run: Annotated[Path, typer.Argument(help="Directory of a run.")],
     redraw: Annotated[
-        bool, typer.Option("--redraw", help="Write report and figures again.")
+        bool, typer.Option("--redraw", help="Write the report and the figures again.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
+    """Show what a finished run found: its tables, and where its report is.
+
+    Examples:
+
+      groupella inspect runs/demo-0/p4
+
+      groupella inspect runs/demo-0/p4 --redraw
+
+      groupella inspect runs/demo-0/p4 --json
+    """
     from rich.console import Console
 
     from groupella.report import errors_table
-    from groupella.runs.run import load, write
+    from groupella.runs.directory import load, write
 
     with plain_errors("inspect"):
         done = load(run)
@@ -48,6 +47,3 @@ def inspect(
     if done.content.errors:
         Console().print(errors_table(done.content.errors))
     show(done)
-
-
-inspect.__doc__ = EXAMPLES

@@ -13,52 +13,22 @@ import typer
 
 from groupella.runs.spelling import ArgumentError, complete_groups, group_set, one_group, seconds
 
-from .errors import plain_errors
-from .stopping import saving
+from .errors import plain_errors, saving
+from .options import Alpha, AsJson, DataDir, Epochs, Groups, Seed, TrainSize, complete_data
 
 if TYPE_CHECKING:
-    from groupella.runs.run import Done
+    from groupella.runs import Done
 
-EXAMPLES = """
-Train a network that may use every group in every layer, and say what each layer obeys.
-
-Examples:
-
-  groupella select --groups z2,p4 --data digits:quadrants
-
-  groupella select --groups z2,p4,flips --data mnist:rotated --budget 20m --out runs/rotated
-
-  groupella select --groups my_groups.py:GROUPS --data my_images.npz --json
-
-  groupella select --groups z2,p4,p4m --data digits --motion p4m --obeys p4
-
-Ctrl-C saves; the same command goes on from there. A finished run is not run again.
-"""
-LEAVE_OUT = "leave out one of two groups without shifts"
-LESS = f"Give a smaller --size, or {LEAVE_OUT}"
-WIDE = 130
-
-
-def _complete_data(incomplete: str) -> list[str]:
-    from groupella.data import BASES, TRANSFORMS
-
-    names = [*BASES, *(f"{b}:{t}" for b in BASES for t in TRANSFORMS)]
-    return [name for name in names if name.startswith(incomplete)]
+WIDE = 130  # columns that the full table needs
 
 
 def select(
-    groups: Annotated[
-        str,
-        typer.Option(
-            help="Groups to choose among: names, or my_groups.py:GROUPS. 'none' is always there.",
-            autocompletion=complete_groups,
-        ),
-    ] = "z2,p4",
+    groups: Groups = "z2,p4",
     data: Annotated[
         str,
         typer.Option(
-            help="A name such as mnist:rotated, an .npz file, or a folder of images.",
-            autocompletion=_complete_data,
+            help="Data set such as mnist:rotated, .npz file, or folder of images.",
+            autocompletion=complete_data,
         ),
     ] = "digits:quadrants",
     motion: Annotated[
@@ -71,49 +41,57 @@ def select(
     obeys: Annotated[
         str | None,
         typer.Option(
-            help="With --motion, of which it is a subgroup: labels also say how an image was "
-            "moved, as far as this group does not. By default labels stay as they are.",
+            help="Subgroup of --motion: labels also tell how an image was moved, up to this group. "
+            "By default labels stay the same.",
             autocompletion=complete_groups,
         ),
     ] = None,
     paths: Annotated[
         str | None,
-        typer.Option(help="Such as F-FC+CONV+GCONV; by default one path for every group."),
+        typer.Option(help="Paths such as F-FC+CONV+GCONV (default: one per group)."),
     ] = None,
-    budget: Annotated[str, typer.Option(help="Time for training: 90s, 5m, 1h30m.")] = "5m",
+    budget: Annotated[str, typer.Option(help="Training time: 90s, 5m, 1h30m.")] = "5m",
     out: Annotated[
-        Path | None, typer.Option(help="The run's directory; by default under runs/.")
+        Path | None, typer.Option(help="Directory of the run (default: below runs/).")
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="Train this long instead of --budget.")
+    epochs: Epochs = None,
+    alpha: Alpha = 4,
+    size: Annotated[
+        int | None, typer.Option(min=1, help="Resize images to this side length.")
     ] = None,
-    alpha: Annotated[int, typer.Option(min=1, help="Channels of the first layer.")] = 4,
-    size: Annotated[int | None, typer.Option(min=1, help="Resize images to this side.")] = None,
-    train_size: Annotated[
-        int | None, typer.Option(min=1, help="Train on a random part of the data.")
-    ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where data sets lie; else GROUPELLA_DATA.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of data, weights and order.")] = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the answer as JSON, and nothing else.")
-    ] = False,
+    train_size: TrainSize = None,
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
-    from groupella.runs.budget import with_budget
-    from groupella.runs.engines import Task
-    from groupella.runs.jobs import Job
-    from groupella.runs.presets import TRAINING
+    """Train a network that may use every group in every layer, and report what each layer obeys.
+
+    The network may always use no symmetry as well ('none').
+
+    Examples:
+
+      groupella select --groups z2,p4 --data digits:quadrants
+
+      groupella select --groups z2,p4,flips --data mnist:rotated --budget 20m --out runs/rotated
+
+      groupella select --groups my_groups.py:GROUPS --data my_images.npz --json
+
+      groupella select --groups z2,p4,p4m --data digits --motion p4m --obeys p4
+
+    Ctrl-C saves a checkpoint; rerun the command to resume. A finished run is not repeated.
+    """
+    from groupella.runs import Job
+    from groupella.runs.directory import Assignment
+    from groupella.runs.jobs import TRAINING
 
     moved = "" if motion is None else f" moved by {motion}"
     moved += "" if obeys is None else f" with labels that obey {obeys}"
     place = out or Path("runs") / _name(data, groups, seed, motion, obeys)
-    folder = None if data_dir is None else str(data_dir)
-    with plain_errors("select"), _enough_memory(groups):
+    with plain_errors("select"), _enough_memory(groups), saving(place):
         group_set(groups)
         limit = seconds(budget)
         if obeys is not None and motion is None:
-            raise ArgumentError(f"--obeys {obeys} says what labels obey under a --motion: give it")
+            raise ArgumentError(f"--obeys {obeys} requires --motion")
         for one in (motion, obeys):
             if one is not None:
                 one_group(one)
@@ -129,29 +107,19 @@ def select(
             increments=paths is None,
             alpha=alpha,
             seed=seed,
-            training=TRAINING,
+            training=TRAINING if epochs is None else {**TRAINING, "epochs": epochs},
         )
-        check_memory(job, folder)
-        task = Task(job, place, limit) if epochs is None else Task(job.for_epochs(epochs), place)
-        settled = task.settled
-        if settled is None:
-            _say(f"measuring how many epochs fit into {budget} …", as_json)
-            with saving(place):
-                settled = with_budget(job, limit, folder)
-            _say(f"{settled.training['epochs']} epochs", as_json)
-        done = perform(settled, place, folder, as_json, task.budget)
+        work = Assignment(job, place, limit if epochs is None else None, data_dir)
+        done = work.do(not as_json, lambda text: None if as_json else typer.echo(text, err=True))
     if as_json:
         typer.echo(json.dumps(answer(done)))
     else:
         show(done)
 
 
-select.__doc__ = EXAMPLES
-
-
 @contextmanager
 def _enough_memory(groups: str) -> Iterator[None]:
-    """Advice where memory ends although `check_memory` foresaw nothing; torch says so in words."""
+    """Advise where memory ends unforeseen; torch raises RuntimeError for it."""
     from groupella.data import DataError
 
     try:
@@ -162,46 +130,19 @@ def _enough_memory(groups: str) -> Iterator[None]:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
         raise ArgumentError(
-            f"the networks for {groups} do not fit into memory ({error}). {LESS}, or a smaller "
-            "--alpha"
+            f"the networks for {groups} do not fit into memory ({error}). Give a smaller --size or "
+            "--alpha, or leave out one of two groups without translations"
         ) from error
 
 
-def check_memory(job: Any, data_dir: str | None, advice: str = LESS) -> None:
-    """Refuse groups whose bases this machine cannot hold; data are looked at only in doubt."""
-    from groupella.runs.memory import largest_need, memory_of_machine
-
-    groups, there = job.group_set(), memory_of_machine()
-    if job.paths is not None or there is None or largest_need(groups, None) is None:
-        return
-    lattice = job.load(data_dir, progress=False).lattice
-    need = largest_need(groups, lattice)
-    if need is not None and need.bytes > there:
-        size, machine = (f"{b / 2**30:.0f} GiB" for b in (need.bytes, there))
-        raise ArgumentError(
-            f"on {'×'.join(map(str, lattice))} images the maps that obey {need.group} and not "
-            f"{' or '.join(need.larger)} take {size}, and this machine has {machine}. {advice}"
-        )
-
-
-def perform(
-    job: Any, place: Path, data_dir: str | None, quiet: bool, budget: float | None = None
-) -> Done:
-    """Run, and turn Ctrl-C and SIGTERM into a message and an exit code."""
-    from groupella.runs.run import run
-
-    with saving(place):
-        return run(job, place, budget=budget, data_dir=data_dir, progress=not quiet)
-
-
 def show(done: Done) -> None:
-    """The table, the sentence, and where the report is."""
+    """Print the table, the sentence, and where the report is."""
     tell(done)
     typer.echo(f"report: {done.report}")
 
 
 def tell(done: Done) -> None:
-    """The table, with all numbers where the terminal is wide enough for them, and the sentence."""
+    """Print the table, with all numbers if the terminal is wide enough, and the sentence."""
     from rich.console import Console
 
     from groupella.report import sentence, shares_table
@@ -213,7 +154,7 @@ def tell(done: Done) -> None:
 
 
 def answer(done: Done) -> dict[str, Any]:
-    """The answer for machines."""
+    """The answer for JSON."""
     content = done.content
     log_evidence = content.selection.log_evidence
     return {
@@ -233,8 +174,3 @@ def _name(data: str, groups: str, seed: int, *moved: str | None) -> str:
     stem = Path(data).stem if "/" in data else data
     text = "-".join([stem, *filter(None, moved), groups, str(seed)])
     return "".join(c if c.isalnum() or c in "-+" else "-" for c in text)
-
-
-def _say(text: str, quiet: bool) -> None:
-    if not quiet:
-        typer.echo(text, err=True)

@@ -1,6 +1,6 @@
 """The command ``groupella``.
 
-One file a command: ``_doctor.py`` holds the function ``doctor``, whose arguments and docstring
+One file per command: ``_doctor.py`` holds the function ``doctor``, whose arguments and docstring
 typer turns into options and help. Commands import torch and escnn inside their functions, so that
 ``groupella --help`` answers at once. A package above this one (``groupella.experiments``) adds its
 commands as entry points of the group ``groupella.commands`` in pyproject.toml.

@@ -4,7 +4,7 @@ from ._augment import Augmentation
 from ._copies import FileCheck
 from ._errors import DataError
 from ._images import ImageData, Images
-from ._load import BASES, TRANSFORMS, labelled, load
+from ._load import BASES, TRANSFORMS, check_name, labelled, load
 from ._moved import Moved
 from ._own import from_folder, from_npz
 from ._public import digits, fetch, named_directory, public, verify
@@ -24,6 +24,7 @@ __all__ = [
     "Task",
     "Transform",
     "Translated",
+    "check_name",
     "digits",
     "fetch",
     "from_folder",

@@ -163,13 +163,18 @@ def _open(
         return digits(), transform
     if name in DATASETS:
         return public(name, data_dir, download, progress), transform
+    check_name(name)
     path = Path(name).expanduser()
-    if path.is_dir():
-        return from_folder(path, size, seed), transform
+    return from_folder(path, size, seed) if path.is_dir() else from_npz(path, seed), transform
+
+
+def check_name(name: str) -> None:
+    """Raise unless ``name`` is a data set, an .npz file or a folder; nothing is read."""
+    path = Path(name).expanduser()
+    if name in BASES or path.is_dir() or (path.is_file() and path.suffix == ".npz"):
+        return
     if path.is_file():
-        if path.suffix != ".npz":
-            raise DataError(f"{name!r}: expected an .npz file or a folder of images")
-        return from_npz(path, seed), transform
+        raise DataError(f"{name!r}: expected an .npz file or a folder of images")
     raise DataError(
         f"no data set {name!r}: neither one of {', '.join(BASES)} (with :{', :'.join(TRANSFORMS)} "
         f"if wanted) nor an .npz file nor a folder of images"

@@ -15,6 +15,5 @@ from ._measure import paired as paired
 from ._tables import errors_table as errors_table
 from ._tables import markdown as markdown
 from ._tables import shares_table as shares_table
-from ._words import meaning as meaning
 from ._words import obeys as obeys
 from ._words import sentence as sentence

@@ -14,32 +14,9 @@ from groupella.decide import NONE, NOT_MEASURED, UNDECIDED, Selection
 from groupella.decide import numbered as numbered
 from groupella.decide import shown as shown
 
-MEANINGS = {
-    "trivial": "no symmetry at all",
-    "none": "no symmetry at all",
-    "z2": "shifts",
-    "p2": "shifts and half turns",
-    "p4": "shifts and quarter turns",
-    "p4m": "shifts, quarter turns and reflections",
-    "flips": "shifts and left–right reflection",
-    "flips(0)": "shifts and up–down reflection",
-    "pmm": "shifts and both axial reflections",
-    "cmm": "shifts and both diagonal reflections",
-    "cm": "shifts and one diagonal reflection",
-    "c2": "half turns about the centre, no shifts",
-    "c4": "quarter turns about the centre, no shifts",
-    "d4": "quarter turns and reflections about the centre, no shifts",
-    "mirror": "left–right reflection about the centre, no shifts",
-    "mirror(0)": "up–down reflection about the centre, no shifts",
-}
-
-
 MOST_RUNS = 4  # of layers with one verdict, that a sentence lists
 
 
-def meaning(name: str) -> str:
-    """What a group of the catalogue does, in a few words; its name where that is not known."""
-    return MEANINGS.get(name, name)
 
 
 def sentence(selection: Selection) -> str:

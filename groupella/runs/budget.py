@@ -1,16 +1,16 @@
-"""How many epochs fit into a time, measured before training.
+"""How many epochs fit into a time budget, measured before training.
 
-Training needs to know its length beforehand, since the learning rate falls to zero at its end. A
-run of E epochs takes
+Training must know its length beforehand because the learning rate falls to zero at the end. A run
+of E epochs takes
 
     E · epoch + (U + 1) · update
 
-where `epoch` is a pass over the training images with steps and one over the test images without,
-U the number of updates of the precisions, and `update` the curvature, a pass for the fit, and the
-steps; one more is made after training. Passes are timed on as many batches as take a small part of
-the budget, so that a machine that is faster in its first seconds than later does not promise too
-much; updates on as many data as curvature is taken on, the second time, since the first costs more.
-What was spent on measuring is no longer there.
+where `epoch` is a pass over the training images with steps plus one over the test images without,
+U is the number of precision updates, and `update` is the curvature, a pass for the data fit, and
+the steps; one more update follows training. Passes are timed on enough batches to take a small
+share of the budget, so that a machine that is faster in its first seconds does not promise too
+much. Updates are timed on as many data as the curvature uses, the second time, because the first
+costs more. Time spent on measuring is subtracted.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING
 
 from .jobs import Job
 from .record import RunError
-from ._training import train
 
 if TYPE_CHECKING:
     from groupella.data import ImageData
     from groupella.training import Fit, Settings
 
-MEASURED = 0.004  # of the budget, for one epoch of a trial
-SPARE = 0.12  # of the budget, for loading, checkpoints, the report, and other work on the machine
+MEASURED = 0.004  # share of the budget for one epoch of a trial
+SPARE = 0.12  # share for loading, checkpoints, the report, and other work on the machine
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Cost:
     update: float = 0.0
 
     def of(self, epochs: int, settings: Settings) -> float:
-        """Of training for so many epochs."""
+        """The cost of training for that many epochs."""
         if not settings.learns_precisions:
             return epochs * self.epoch
         counted = replace(settings, epochs=max(epochs, 1))
@@ -49,9 +48,14 @@ class Cost:
         return epochs * self.epoch + (updates + 1) * self.update
 
 
-def with_budget(job: Job, budget: float, data_dir: str | None = None) -> Job:
-    """The job with as many epochs as fit into `budget` seconds; where too few do, an error."""
-    data = job.load(data_dir)
+def with_budget(job: Job, budget: float, data: ImageData) -> Job:
+    """The job with as many epochs as fit into `budget` seconds.
+
+    Raises
+    ------
+    RunError
+        If the budget is too short.
+    """
     settings = job.settings()
     started = time.perf_counter()
     cost = measure(job, data, MEASURED * budget)
@@ -73,7 +77,7 @@ def with_budget(job: Job, budget: float, data_dir: str | None = None) -> Job:
 
 
 def measure(job: Job, data: ImageData, seconds: float) -> Cost:
-    """What an epoch and an update of the job cost; an epoch of the trial takes about `seconds`."""
+    """The cost of an epoch and an update; an epoch of the trial takes about `seconds`."""
     from groupella.evidence import data_fit
     from groupella.evidence.likelihoods import Categorical
 
@@ -82,7 +86,7 @@ def measure(job: Job, data: ImageData, seconds: float) -> Cost:
 
     def trial(count: int, chosen: Settings) -> Fit:
         few = replace(data, train_x=data.train_x[:count], train_y=data.train_y[:count])
-        return train(job, job.network(few), few, chosen, progress=False)
+        return job.fit(job.network(few), few, chosen, progress=False)
 
     alone = replace(settings, epochs=2, method="map", prune_from=None, patience=None)
     count = min(3 * size, n)
@@ -112,7 +116,7 @@ def measure(job: Job, data: ImageData, seconds: float) -> Cost:
 
 
 def _text(seconds: float) -> str:
-    """As it can be typed: 40s, 5m, 1h30m; rounded up."""
+    """As one would type it: 40s, 5m, 1h30m; rounded up."""
     if seconds < 90:
         return f"{seconds:.2g}s" if seconds < 10 else f"{ceil(seconds)}s"
     minutes = ceil(seconds / 60)

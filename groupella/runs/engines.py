@@ -1,8 +1,8 @@
-"""Engines: ways to get work done, one after the other here or several at a time elsewhere.
+"""Engines: ways to get pieces of work done, in this process or in several.
 
-An engine takes named pieces of work and yields the name of each as it is finished. A piece that
-fails does not keep others from being done; it is named in an error at the end. Closing an engine
-stops what is under way, which saves first.
+An engine takes named pieces of work and yields the name of each as it finishes. A failing piece
+does not abort the others; an error names it at the end. Closing an engine stops what is running,
+which saves first.
 """
 
 from __future__ import annotations
@@ -13,68 +13,40 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import closing
 from typing import Protocol
 
-from .budget import with_budget
-from .jobs import Job
-from .record import RunError, begun
-from .run import finished, run
+from .record import RunError
+from .stopping import Received, Stopped, stoppable
 
 PAUSE = 0.1
-WORKER = "from groupella.runs._worker import main; sys.exit(main())"
+WORKER = "from groupella.runs.engines import worker; sys.exit(worker())"
+RERUN = "Rerun the command to resume"
 
 
 class Work(Protocol):
-    """Something to do, which can be pickled; done again after it was stopped, it goes on."""
+    """Something to do that can be pickled; done again after it was stopped, it resumes."""
 
-    def do(self, progress: bool) -> None: ...
-
-
-@dataclass(frozen=True)
-class Task:
-    """A job and its directory; `budget` is in seconds, None where the job sets its epochs."""
-
-    job: Job
-    directory: Path
-    budget: float | None = None
-    data_dir: str | None = None
-
-    @property
-    def settled(self) -> Job | None:
-        """The job with its number of epochs, or None where its budget is still to be measured."""
-        if self.budget is None:
-            return self.job
-        return begun(self.job, self.budget, self.directory)
-
-    @property
-    def is_finished(self) -> bool:
-        return finished(self.directory, self.settled or self.job)
-
-    def do(self, progress: bool) -> None:
-        """All of it, or what is left of it."""
-        job = self.settled
-        if job is None:
-            assert self.budget is not None
-            job = with_budget(self.job, self.budget, self.data_dir)
-        run(job, self.directory, budget=self.budget, data_dir=self.data_dir, progress=progress)
+    def do(self, progress: bool) -> object: ...
 
 
-def attempt(work: Work) -> dict[str, str] | None:
-    """Do it on one thread; what went wrong, in words, can be sent to another process."""
+Engine = Callable[[Mapping[str, Work]], Generator[str, None, None]]
+
+
+def attempt(work: Work) -> str | None:
+    """Do it on one thread; return what went wrong, which can be sent to another process."""
     import torch
 
     torch.set_num_threads(1)
-    message = _trouble(work, progress=False)
-    return None if message is None else {"message": message}
+    return _trouble(work, progress=False)
 
 
 def _trouble(work: Work, progress: bool) -> str | None:
-    """Do it; what went wrong, in words, with where it did if it is a fault of this program."""
+    """Do it; return what went wrong, with a traceback if it is a fault of this program."""
     from groupella.data import DataError
 
     try:
@@ -88,51 +60,38 @@ def _trouble(work: Work, progress: bool) -> str | None:
     return None
 
 
-class Failures:
-    """What went wrong with which piece, for an error when all others are done."""
-
-    def __init__(self) -> None:
-        self.messages: dict[str, str] = {}
-
-    def add(self, name: str, message: str) -> None:
-        self.messages[name] = message
-
-    def report(self) -> None:
-        """Raise if there are any, with the words of the first."""
-        if not self.messages:
-            return
-        (first, message), *others = self.messages.items()
+def report(failures: Mapping[str, str]) -> None:
+    """Raise if any piece failed, with the message of the first."""
+    if failures:
+        (first, message), *others = failures.items()
         also = f"\nalso failed: {', '.join(name for name, _ in others)}" if others else ""
         raise RunError(f"{first}: {message}{also}")
 
 
-Engine = Callable[[Mapping[str, Work]], Generator[str, None, None]]
-
-
 def here(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
     """One after the other in this process."""
-    failures = Failures()
+    failures: dict[str, str] = {}
     for name, work in pieces.items():
         message = _trouble(work, progress=True)
         if message is None:
             yield name
         else:
-            failures.add(name, message)
-    failures.report()
+            failures[name] = message
+    report(failures)
 
 
 def processes(workers: int) -> Engine:
-    """At most `workers` at a time, each in a process of its own with one thread.
+    """At most `workers` at a time, each in its own process with one thread.
 
-    A process reads its work from its standard input and stops, with a checkpoint, when that is
-    closed: by this process or, when this one dies in whatever way, by the system. It has a session
-    of its own, so that Ctrl-C in a terminal reaches it through this process only.
+    A process reads its work from standard input and stops with a checkpoint when that is closed: by
+    this process or, if this one dies, by the system. It has its own session, so that Ctrl-C in a
+    terminal reaches it through this process only.
     """
 
     def engine(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
         waiting = list(pieces.items())
         running: dict[str, subprocess.Popen[bytes]] = {}
-        failures = Failures()
+        failures: dict[str, str] = {}
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
@@ -143,9 +102,9 @@ def processes(workers: int) -> Engine:
                     if message is None:
                         yield name
                     else:
-                        failures.add(name, message)
+                        failures[name] = message
                 time.sleep(PAUSE)
-            failures.report()
+            report(failures)
         finally:
             _stop(running.values())
 
@@ -171,24 +130,24 @@ def _start(work: Work) -> subprocess.Popen[bytes]:
 
 
 def _message(process: subprocess.Popen[bytes]) -> str | None:
-    """What went wrong in a process that has ended, or None where it did its work."""
+    """What went wrong in a process that has ended; None if it did its work."""
     with process:
         assert process.stdout is not None
         said = process.stdout.read()
     if said:
-        return str(json.loads(said)["message"])
+        return str(json.loads(said))
     code = process.returncode
     number = -code if code < 0 else code - 128
     if number in signal.valid_signals():
         ended = signal.Signals(number).name
         if ended == "SIGKILL":
-            ended += " (for lack of memory?)"
-        return f"its process was ended by {ended}. The same command goes on"
+            ended += " (out of memory?)"
+        return f"its process was ended by {ended}. {RERUN}"
     return None if code == 0 else f"its process ended with exit code {code}"
 
 
 def _stop(running: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Ask all to stop and wait until they have saved; end them at once on a second signal."""
+    """Ask all to stop and wait until they have saved; a second signal ends them at once."""
     under_way = list(running)
     try:
         for process in under_way:
@@ -201,3 +160,73 @@ def _stop(running: Iterable[subprocess.Popen[bytes]]) -> None:
             process.kill()
             with process:
                 pass
+
+
+def worker() -> int:
+    """What a process of `processes` does: one piece of work, pickled on standard input.
+
+    When the input closes it stops as if by SIGTERM, which saves a checkpoint. Standard output is
+    for what went wrong, as JSON; everything that is printed goes to standard error.
+    """
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        work: Work = pickle.load(sys.stdin.buffer)
+    except EOFError:
+        return 128 + signal.SIGTERM
+    try:
+        with stoppable() as received:
+            threading.Thread(target=_watch, args=(received,), daemon=True).start()
+            failure = attempt(work)
+    except Stopped as stop:
+        return stop.exit_code
+    if failure is not None:
+        os.write(answer, json.dumps(failure).encode())
+    return 0
+
+
+def _watch(received: Received) -> None:
+    """Stop when the input ends. A second signal would stop without a checkpoint: send only one."""
+    while os.read(0, 1024):
+        pass
+    if received.first is None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+class Bar:
+    """A progress bar on standard error: how many of `total` pieces are done; or nothing."""
+
+    def __init__(self, what: str, total: int, done: int, visible: bool) -> None:
+        from rich import progress as p
+        from rich.console import Console
+
+        columns = (p.TextColumn("{task.description}"), p.BarColumn(), p.MofNCompleteColumn())
+        times = (p.TimeElapsedColumn(), p.TimeRemainingColumn())
+        console = Console(stderr=True)
+        self.progress = p.Progress(*columns, *times, console=console, disable=not visible)
+        self.task = self.progress.add_task(what, total=total, completed=done)
+
+    def __enter__(self) -> Bar:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def advance(self, pieces: int = 1) -> None:
+        self.progress.advance(self.task, pieces)
+
+
+def counted(engine: Engine, visible: bool) -> Engine:
+    """The engine with a bar on a terminal, unless pieces run `here` and show their own."""
+    if engine is here:
+        return engine
+
+    def run(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
+        shown = visible and sys.stderr.isatty()
+        with Bar("runs", len(pieces), 0, shown) as bar, closing(engine(pieces)) as finished:
+            for name in finished:
+                bar.advance()
+                yield name
+
+    return run

@@ -1,4 +1,4 @@
-"""A job: everything that decides one run, as plain values that go into its settings.json."""
+"""A job: everything that decides the result of one run, as plain values for its settings.json."""
 
 from __future__ import annotations
 
@@ -7,30 +7,65 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupella.runs.spelling import group_set, one_group
+from .memory import check_memory
+from .spelling import group_set, one_group
 
 if TYPE_CHECKING:
     from groupella.data import ImageData
     from groupella.groups import GroupSet
     from groupella.networks import Trunk
-    from groupella.training import Settings
+    from groupella.training import Fit, Settings
 
 Blocks = tuple[tuple[int, int], ...]
+
+# What `select`, `sweep` and the demo train with, found by trial on the embedded digits. Complete,
+# so that results do not change when the defaults of `Settings` do.
+TRAINING: Mapping[str, Any] = {
+    "epochs": 50,
+    "batch_size": 32,
+    "lr": 0.005,
+    "method": "fixed_point",
+    "burn_in": 10,
+    "update_every": 2,
+    "hyper_steps": 5,
+    "prune_from": 0.5,
+    "curvature_subset": 200,
+    "curvature_samples": 4,
+}
 
 
 @dataclass(frozen=True)
 class Job:
     """Select among `groups` on `data`.
 
-    data: as in `groupella.data.load`; with `motion`, its images moved by that group and
-        labelled so that the labels obey `obeys`; `keep` names classes, with commas between
-    groups: names, or file.py:NAME, as also `motion` and `obeys`
-    paths, increments: as in `groupella.nn.layer.ResidualPathway`
-    alpha, blocks, hidden: the trunk; `blocks=None` halves the lattice until 2 sites are left
-    preset: instead of `groups`, `paths`, `blocks` and `hidden`, a row of the paper's tables by its
-        name in `groupella.networks.PRESETS`
-    init, prior: of the paths ("earn" or "balanced"), and where it lies ("weights", "lengthscales")
-    training: changes of `groupella.training.Settings`
+    Parameters
+    ----------
+    title
+        Heading of the report.
+    data
+        Data set, as in `groupella.data.load`.
+    groups, motion, obeys
+        Names, or file.py:NAME. With `motion`, images are moved by random elements of that group
+        and labelled so that the labels obey `obeys`.
+    keep
+        Classes to keep, separated by commas.
+    size, train_size
+        Side of the images, and number of training images.
+    paths, increments
+        As in `groupella.nn.layer.ResidualPathway`.
+    alpha, blocks, hidden
+        Size of the trunk. ``blocks=None`` halves the lattice down to 2 sites.
+    preset
+        Row of the paper's tables, a name in `groupella.networks.PRESETS`, instead of `groups`,
+        `paths`, `blocks` and `hidden`.
+    init
+        How paths start: "earn" or "balanced".
+    prior
+        What the prior precisions apply to: "weights" or "lengthscales".
+    seed
+        Random seed for data, weights and batch order.
+    training
+        Changes to `groupella.training.Settings`.
     """
 
     title: str
@@ -66,14 +101,14 @@ class Job:
 
     @property
     def source(self) -> str:
-        """The data without the transformation that their name may end in."""
+        """The data set without its transformation."""
         from groupella.data import TRANSFORMS
 
         name, colon, transform = self.data.rpartition(":")
         return name if colon and transform in TRANSFORMS else self.data
 
     def own_files(self) -> dict[str, Path]:
-        """The user's own files that decide the result, by their names; not what these import."""
+        """The user's files that decide the result, by name; not the modules they import."""
         from groupella.data import BASES
 
         groups = (self.groups, self.motion or "", self.obeys or "")
@@ -83,7 +118,7 @@ class Job:
         return {name: Path(name).expanduser() for name in names}
 
     def load(self, data_dir: str | None = None, progress: bool = True) -> ImageData:
-        """The data, the same for the same job."""
+        """The data; the same job always gives the same."""
         from groupella.data import labelled, load
 
         options: dict[str, Any] = {
@@ -107,7 +142,7 @@ class Job:
         return group_set(self.groups)
 
     def network(self, data: ImageData) -> Trunk:
-        """Freshly initialised from the seed; torch's own random state is left alone."""
+        """A freshly initialised network; torch's global random state stays as it is."""
         import torch
 
         from groupella.networks import preset, trunk
@@ -123,8 +158,11 @@ class Job:
             torch.manual_seed(self.seed)
             if self.preset is not None:
                 return preset(self.preset, **common)
+            groups = self.group_set()
+            if self.paths is None:
+                check_memory(groups, data.lattice)
             return trunk(
-                self.group_set(),
+                groups,
                 self.paths,
                 blocks=self.blocks or halving(data.lattice),
                 hidden=self.hidden,
@@ -137,9 +175,23 @@ class Job:
 
         return Settings(**{"seed": self.seed, **self.training})
 
+    def fit(self, network: Trunk, data: ImageData, settings: Settings, **options: Any) -> Fit:
+        """`groupella.training.fit` with the job's prior and the augmentation of the data."""
+        from groupella.evidence import Prior
+        from groupella.training import fit
+
+        return fit(
+            network,
+            (data.train_x, data.train_y),
+            settings=settings,
+            prior=Prior.from_network(network, on=self.prior),  # type: ignore[arg-type]
+            augment=data.augmentation,
+            **options,
+        )
+
 
 def halving(lattice: tuple[int, ...]) -> Blocks:
-    """Layers that halve the lattice while that leaves at least 2 sites a side, and widen to 4α."""
+    """Layers that halve the lattice while at least 2 sites per side remain, and widen to 4α."""
     side = min(lattice)
     blocks: list[tuple[int, int]] = []
     while side >= 4 and side % 2 == 0:

@@ -1,17 +1,21 @@
-"""How much memory the bases of a network take at least, before any of it is asked for.
+"""A lower bound on the memory that a network's bases need, before any of it is allocated.
 
-A layer holds, for a group m without shifts that lies in a larger group n of the set, a basis of the
-maps that obey m and not n. It is dense: with V numbers a channel (fibre × sites) and regular
-fibres, on which the groups act freely, there are V²/|m| maps that obey m, so that the basis has at
-least V²/|m| − Σ V²/|n| rows of V² numbers. Channels share it.
+For a group m without translations that is contained in a larger group n of the set, a layer holds a
+basis of the maps that obey m but not n. It is dense: with V numbers per channel (fibre × sites) and
+regular fibres, on which the groups act freely, V²/|m| maps obey m, so the basis has at least
+V²/|m| − Σ V²/|n| rows of V² numbers. Channels share it.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from groupella.groups import GroupSet
+from .spelling import ArgumentError
+
+if TYPE_CHECKING:
+    from groupella.groups import GroupSet
 
 NUMBER = 8  # bytes
 
@@ -25,30 +29,36 @@ class Need:
     bytes: int
 
 
-def largest_need(groups: GroupSet, lattice: tuple[int, ...] | None) -> Need | None:
-    """Of the groups' bases on that lattice; None where none is dense.
-
-    `lattice=None` asks whether there is any, whatever the lattice: its `bytes` are 0.
-    """
+def largest_need(groups: GroupSet, lattice: tuple[int, ...]) -> Need | None:
+    """The largest dense basis of the groups on that lattice; None if there is none."""
     needs = []
     for member in groups:
         if member.is_trivial or member.translations or not member.is_catalogue:
             continue
         larger = [n for n in groups if n != member and groups.contains(n.name, member.name)]
-        if not larger:
-            continue
-        total = 0
-        if lattice is not None:
+        if larger:
             maps = groups.space(lattice, 1).size ** 2
             rows = maps // member.order(lattice) - sum(maps // n.order(lattice) for n in larger)
             total = NUMBER * max(rows, 0) * maps
-        needs.append(Need(member.name, tuple(n.name for n in larger), total))
+            needs.append(Need(member.name, tuple(n.name for n in larger), total))
     return max(needs, key=lambda need: need.bytes, default=None)
 
 
 def memory_of_machine() -> int | None:
-    """In bytes; None where the system does not tell."""
+    """Bytes of memory; None if the system does not tell."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return None
+
+
+def check_memory(groups: GroupSet, lattice: tuple[int, ...]) -> None:
+    """Raise for groups whose bases this machine cannot hold."""
+    need, there = largest_need(groups, lattice), memory_of_machine()
+    if need is not None and there is not None and need.bytes > there:
+        size, machine = (f"{b / 2**30:.0f} GiB" for b in (need.bytes, there))
+        raise ArgumentError(
+            f"on {'×'.join(map(str, lattice))} images the maps that obey {need.group} but not "
+            f"{' or '.join(need.larger)} take {size}; this machine has {machine}. Use smaller "
+            "images, or leave out one of two groups without translations"
+        )

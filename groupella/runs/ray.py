@@ -1,7 +1,7 @@
-"""Work through Ray, on this machine or on a cluster that shares the runs' directory.
+"""An engine that runs work through Ray, on this machine or on a cluster that shares the directory.
 
-Stopping cancels every piece, which Ray does by what looks like Ctrl-C to it: training saves first.
-A piece whose machine is lost is begun again elsewhere and goes on from its last checkpoint.
+Stopping cancels every piece, which Ray does by raising KeyboardInterrupt in it: training saves
+first. A piece whose machine is lost starts again elsewhere and resumes from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import threading
 from collections.abc import Generator, Mapping
 from typing import Any
 
-from .engines import Engine, Failures, Task, Work, attempt
+from .directory import Assignment
+from .engines import RERUN, Engine, Work, attempt, report
 from .record import RunError
 
-OBJECT_STORE = 100 * 2**20  # bytes; pieces are small and give nothing back
+OBJECT_STORE = 100 * 2**20  # bytes; pieces are small and return nothing
 RETRIES = 2
 PATIENCE = 10.0  # seconds
 
@@ -27,9 +28,10 @@ def is_installed() -> bool:
 
 
 def cluster(address: str | None, workers: int | None) -> Engine:
-    """At most `workers` at a time, by default one for every core that Ray knows of.
+    """At most `workers` at a time, by default one per core that Ray knows of.
 
-    address: of a running cluster, as Ray understands it; None starts Ray here and ends it after.
+    `address` is that of a running cluster, as Ray understands it; None starts Ray here and ends it
+    afterwards.
     """
 
     def engine(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
@@ -40,7 +42,7 @@ def cluster(address: str | None, workers: int | None) -> Engine:
         home = os.getcwd()
         waiting = list(pieces.items())
         running: dict[Any, str] = {}
-        failures = Failures()
+        failures: dict[str, str] = {}
         try:
             while waiting or running:
                 while waiting and (workers is None or len(running) < workers):
@@ -52,12 +54,12 @@ def cluster(address: str | None, workers: int | None) -> Engine:
                         failure = ray.get(one)
                     except ray.exceptions.RayError as error:
                         last = str(error).strip().splitlines()[-1]
-                        failure = {"message": f"{last}. The same command goes on"}
+                        failure = f"{last}. {RERUN}"
                     if failure is None:
                         yield name
                     else:
-                        failures.add(name, failure["message"])
-            failures.report()
+                        failures[name] = failure
+            report(failures)
         finally:
             for one in running:
                 ray.cancel(one)
@@ -68,18 +70,18 @@ def cluster(address: str | None, workers: int | None) -> Engine:
     return engine
 
 
-def attempt_from(home: str, work: Work) -> dict[str, str] | None:
-    """`attempt`, with relative names of the user's own files as they are meant: from `home`."""
-    files = work.job.own_files().items() if isinstance(work, Task) else ()
+def attempt_from(home: str, work: Work) -> str | None:
+    """`attempt`, with relative names of the user's own files resolved from `home`."""
+    files = work.job.own_files().items() if isinstance(work, Assignment) else ()
     relative = [name for name, path in files if not path.is_absolute()]
     if relative:
         try:
             os.chdir(home)
         except OSError as error:
-            return {
-                "message": f"the machine that is to do it does not see {home} ({error}), from "
-                f"where {', '.join(relative)} is named. Give names from / that all machines see"
-            }
+            return (
+                f"the machine that runs it does not see {home} ({error}), which "
+                f"{', '.join(relative)} is relative to. Give absolute names that all machines see"
+            )
     return attempt(work)
 
 
@@ -95,14 +97,14 @@ def _connect(address: str | None, workers: int | None) -> None:
             "num_cpus": workers,
             "object_store_memory": OBJECT_STORE,
             "include_dashboard": False,
-            "_node_ip_address": "127.0.0.1",  # not for others on the network
+            "_node_ip_address": "127.0.0.1",  # not open to the network
         }
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray takes SIGTERM for itself, to leave at once.
+    # Ray installs its own SIGTERM handler, which exits at once.
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # of no class of its own, where Ray is too slow to start
+    except Exception as error:  # Ray has no class for being too slow to start
         raise RunError(f"Ray does not answer at {address or 'this machine'}: {error}") from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, before)

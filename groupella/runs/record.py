@@ -1,7 +1,7 @@
-"""What a directory holds, as its settings.json says.
+"""settings.json: which job a directory holds.
 
-Beside the job stand the budget from which its number of epochs came, if it came from one, and what
-was in the user's own files (data, groups), as digests: their names do not say that they changed.
+It also records the budget that the number of epochs was computed from, if any, and digests of the
+user's own files (data, groups), because a file name does not show that its content changed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SETTINGS = "settings.json"
 
 
 class RunError(Exception):
-    """A directory holds something else, or nothing; or a run cannot be done as it was asked for."""
+    """A directory holds another run, or none; or a run cannot be done as requested."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """budget: in seconds, None where the epochs were given. files: digest of each own file."""
+    """`budget` is in seconds, None if the epochs were given; `files` has the digest of each file."""
 
     job: Job
     budget: float | None = None
@@ -36,7 +36,7 @@ class Record:
 
     @classmethod
     def of(cls, job: Job, budget: float | None = None) -> Record:
-        """As it is now."""
+        """The record of a job that starts now."""
         return cls(job, budget, {name: digest(path) for name, path in job.own_files().items()})
 
     @classmethod
@@ -64,14 +64,14 @@ class Record:
         write_text(directory / SETTINGS, json.dumps(settings, indent=1) + "\n")
 
     def require(self, job: Job, directory: Path) -> None:
-        """Raise, naming every difference, unless `directory`, whose record this is, holds `job`."""
+        """Raise, naming every difference, unless this record, that of `directory`, is of `job`."""
         differing = [
             f"{name}={there!r} there, {here!r} here"
             for name, there, here in _differences(self.job.as_dict(), job.as_dict())
         ]
         if not differing:
             differing = [
-                f"{name} has changed since it was begun"
+                f"{name} has changed since the run started"
                 for name, path in job.own_files().items()
                 if self.files.get(name) not in (None, digest(path))
             ]
@@ -82,7 +82,7 @@ class Record:
 
 
 def begun(job: Job, budget: float, directory: Path) -> Job | None:
-    """The job with the number of epochs that the budget came to, where it was begun there."""
+    """The job with the epochs its budget came to when it was started there; None if it was not."""
     if not (directory / SETTINGS).exists():
         return None
     there = Record.load(directory)
@@ -90,14 +90,14 @@ def begun(job: Job, budget: float, directory: Path) -> Job | None:
     if there.budget != budget:
         was = f"{epochs} epochs" if there.budget is None else f"a budget of {there.budget:g} s"
         raise RunError(
-            f"{directory} holds a run that was begun with {was}, and not with a budget of "
+            f"{directory} holds a run that was started with {was}, not with a budget of "
             f"{budget:g} s. Give the same again, or choose another directory"
         )
     return job.for_epochs(epochs)
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, or of all files in a folder with their names; "" where there is none."""
+    """SHA-256 of a file, or of all files in a folder with their names; "" if there is none."""
     found = hashlib.sha256()
     if path.is_file():
         found.update(path.read_bytes())
@@ -111,7 +111,7 @@ def digest(path: Path) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of everything that a result could depend on."""
+    """Versions of everything that a result may depend on."""
     from groupella import __version__
 
     found = {"groupella": __version__, "python": platform.python_version()}
@@ -123,7 +123,7 @@ def versions() -> dict[str, str]:
 def _differences(
     there: Mapping[str, Any], here: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Name and both values of what differs; in mappings, of their entries."""
+    """Name and both values of every difference, looking into mappings."""
     for name in dict.fromkeys([*here, *there]):
         theirs, mine = there.get(name), here.get(name)
         if isinstance(theirs, Mapping) and isinstance(mine, Mapping):

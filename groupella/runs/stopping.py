@@ -1,8 +1,8 @@
 """SIGINT (Ctrl-C) and SIGTERM as one exception that knows which of them it was.
 
-While `groupella.training.fit` runs it has handlers of its own: it finishes its step, saves, and
+`groupella.training.fit` has its own handlers while it runs: it finishes its step, saves, and
 raises. Elsewhere SIGTERM raises KeyboardInterrupt, as SIGINT does. Which signal it was is read from
-Python's wake-up descriptor, to which every signal is written whatever handler it has.
+Python's wake-up descriptor, to which every signal is written whatever its handler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 
 class Stopped(KeyboardInterrupt):
-    """Work was stopped by a signal; what was done is saved as far as it can be."""
+    """Work was stopped by a signal; what could be saved is saved."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -28,7 +28,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Received:
-    """The first of the signals that a process was stopped by, or None."""
+    """The first signal that stopped this process, or None."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -54,7 +54,7 @@ class Received:
 
 @contextmanager
 def stoppable() -> Iterator[Received]:
-    """Turn SIGINT and SIGTERM inside into `Stopped`, after what handles them further in."""
+    """Turn SIGINT and SIGTERM into `Stopped`, after inner handlers have run."""
     received = Received()
     # Python delivers signals to the main thread only; elsewhere there is nothing to install.
     here = threading.current_thread() is threading.main_thread()

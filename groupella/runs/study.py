@@ -1,28 +1,27 @@
-"""A study: the rows of one of the paper's tables, each a job, beside the published numbers."""
+"""Studies: rows of a table, each a job, beside the published numbers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from groupella._files import write_text
 
-from groupella.runs.engines import Engine, Task, here
-from groupella.runs.jobs import Job
-from groupella.runs.record import RunError
-from groupella.runs.run import Done, load
-from groupella.data import named_directory
+from .directory import Assignment, Done, load
+from .engines import Engine, here
+from .jobs import Job
+from .record import RunError
 
-COLUMNS = ("accuracy", "nll", "evidence")
+Details = Callable[[Mapping[str, Done]], str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table. `paper` holds its accuracy (%), nll and evidence, where published."""
+    """One row of a table. `paper` has the published accuracy (%), nll and evidence, if any."""
 
     name: str
     job: Job
@@ -34,7 +33,7 @@ class Row:
 
 
 class Study(Protocol):
-    """Settings of a study, from which its rows follow. `budget` is seconds a row, None for all."""
+    """Settings from which the rows follow. `budget` is in seconds per row, None if rows set it."""
 
     @property
     def budget(self) -> float | None: ...
@@ -52,16 +51,18 @@ def perform(
     check: Callable[[Sequence[Job]], None] | None = None,
     on_done: Callable[[Row, Done], None] | None = None,
 ) -> dict[str, Done]:
-    """Run every row that is not finished; where one fails, the others first, then an error.
+    """Run every row that is not finished. A failing row does not abort the others.
 
-    check: is given the jobs that are left to do before any is begun, and may refuse them
+    `check` gets the jobs that are left before any starts, and may refuse them.
     """
+    from groupella.data import named_directory
+
     named = by_key(rows)
     # Absolute, and from the environment, since another machine's processes start elsewhere.
     place = directory.absolute()
     folder = named_directory(data_dir)
     data = None if folder is None else str(folder.absolute())
-    tasks = {key: Task(r.job, place / key, budget, data) for key, r in named.items()}
+    left = {key: Assignment(r.job, place / key, budget, data) for key, r in named.items()}
     done: dict[str, Done] = {}
 
     def keep(key: str) -> None:
@@ -69,33 +70,33 @@ def perform(
         if on_done is not None:
             on_done(named[key], done[key])
 
-    for key in [key for key, task in tasks.items() if task.is_finished]:
+    for key in [key for key, one in left.items() if one.is_finished]:
         keep(key)
-        del tasks[key]
-    if tasks:
+        del left[key]
+    if left:
         if check is not None:
-            check([task.job for task in tasks.values()])
-        with closing(engine(tasks)) as finished:
+            check([one.job for one in left.values()])
+        with closing(engine(left)) as finished:
             for key in finished:
                 keep(key)
     return {row.key: done[row.key] for row in rows}
 
 
 def by_key(rows: Sequence[Row]) -> dict[str, Row]:
-    """Rows by the names of their directories, of which no two may be the same."""
+    """Rows by the names of their directories, which must differ."""
     found: dict[str, Row] = {}
     for row in rows:
         other = found.setdefault(row.key, row)
         if other is not row:
             raise RunError(
                 f"the runs {other.name!r} and {row.name!r} would share the directory {row.key}: "
-                "run them into two places, or rename a file"
+                "write them to two places, or rename a file"
             )
     return found
 
 
 def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:
-    """Rows that were finished there, now or before, for however many epochs."""
+    """Rows that are finished there, now or before, for any number of epochs."""
     found = {}
     for row in rows:
         try:
@@ -108,7 +109,7 @@ def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:
 
 
 def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any]]:
-    """What was found, row by row of those that are done, beside what was published."""
+    """The results of the finished rows, beside the published ones."""
     found = []
     for row in rows:
         if row.key not in done:
@@ -117,14 +118,13 @@ def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any
         content = one.content
         selection = content.selection
         accuracy = content.outcome.accuracy
+        measured = selection.is_measured
         found.append(
             {
                 "row": row.name,
                 "accuracy": None if accuracy is None else 100 * accuracy,
                 "nll": content.outcome.nll,
-                "evidence": -selection.log_evidence / selection.n_data
-                if selection.is_measured
-                else None,
+                "evidence": -selection.log_evidence / selection.n_data if measured else None,
                 "paper": dict(row.paper),
                 "verdict": selection.verdict,
                 "layers": selection.verdicts,
@@ -140,7 +140,7 @@ def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any
 
 
 def mean_shares(done: Done) -> dict[str, float]:
-    """Relative effective parameters of every path, in the mean over layers."""
+    """Relative effective parameters of every path, averaged over layers."""
     layers = done.content.selection.layers
     totals: dict[str, float] = {}
     for layer in layers:
@@ -150,30 +150,36 @@ def mean_shares(done: Done) -> dict[str, float]:
 
 
 def table(found: Sequence[Mapping[str, Any]]) -> str:
-    """The summary as Markdown. Evidence is −log p(D) a datum, as the paper prints it."""
+    """The summary as Markdown. Evidence is −log p(D) per datum, as the paper prints it."""
     from groupella.report import markdown
 
     heads = ["row", "accuracy, %", "paper", "NLL", "paper", "−evidence", "paper", "obeys", "shares"]
-    heads += ["epochs"]
     lines = []
     for entry in found:
         cells: list[Any] = [entry["row"]]
-        for column, digits in zip(COLUMNS, (2, 3, 3), strict=True):
-            here, there = entry[column], entry["paper"].get(column)
-            cells.append(None if here is None else f"{here:.{digits}f}")
-            cells.append(None if there is None else f"{there:.{digits}f}")
+        for column, digits in (("accuracy", 2), ("nll", 3), ("evidence", 3)):
+            for value in (entry[column], entry["paper"].get(column)):
+                cells.append(None if value is None else f"{value:.{digits}f}")
         shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in entry["shares"].items())
         lines.append([*cells, entry["verdict"], shares, entry["epochs"]])
-    return markdown(heads, lines)
+    return markdown([*heads, "epochs"], lines)
 
 
-def write_summary(
-    directory: Path, found: Sequence[Mapping[str, Any]], title: str, details: str = ""
-) -> None:
-    """summary.json and summary.md, atomically; `details` stand in the second, below the table."""
-    texts = {
-        "summary.json": json.dumps(list(found), indent=1, ensure_ascii=False) + "\n",
-        "summary.md": f"# {title}\n\n{table(found)}" + (f"\n{details}" if details else ""),
-    }
-    for name, text in texts.items():
-        write_text(directory / name, text)
+@contextmanager
+def summarising(
+    rows: Sequence[Row], directory: Path, title: str, details: Details | None = None
+) -> Iterator[None]:
+    """Write summary.json and summary.md of all finished rows, even if one fails or is stopped.
+
+    The text of `details` follows the table in summary.md.
+    """
+    try:
+        yield
+    finally:
+        done = finished_rows(rows, directory)
+        if done:
+            found = summary(rows, done)
+            text = f"# {title}\n\n{table(found)}" + (f"\n{details(done)}" if details else "")
+            content = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+            write_text(directory / "summary.json", content)
+            write_text(directory / "summary.md", text)

@@ -123,7 +123,7 @@ def test_a_rotation_of_oblong_images_is_refused_in_one_line(models: Path) -> Non
 def test_a_size_is_made_of_numbers(models: Path) -> None:
     result = CliRunner().invoke(app, ["check", f"{models}:symmetric", "--size", "abc"])
     assert result.exit_code == 2
-    assert "--size is a side such as 32" in result.output
+    assert "--size must be a side such as 32" in result.output
 
 
 def test_a_stride_is_told_of_the_option_and_not_of_the_argument(models: Path) -> None:

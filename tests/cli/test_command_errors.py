@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import groupella.data as data
-import groupella.runs.run as runs
+import groupella.runs.directory as runs
 from groupella.cli.app import app
 from groupella.cli.errors import plain_errors
 from groupella.data import DataError

@@ -14,14 +14,14 @@ import torch
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
+from groupella.cli._demo import DIGITS, demo_jobs
 from groupella.cli.app import app
 from groupella.data import ImageData
 from groupella.decide import Candidates, LayerSelection, PathSelection, Selection
 from groupella.report import Content
+from groupella.runs.directory import Done
 from groupella.runs.jobs import Job
-from groupella.runs.presets import DEMO_DIGITS, demo_jobs
 from groupella.runs.record import RunError
-from groupella.runs.run import Done
 from groupella.training import EpochRecord, History
 
 LARGEST = {"trivial": ("trivial",), "z2": ("trivial", "z2"), "p4": ("trivial", "z2", "p4")}
@@ -54,7 +54,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         def run(job: Job, directory: Path, **_: object) -> Done:
             return Done(job, directory, found(verdicts[str(job.obeys)]))
 
-        monkeypatch.setattr("groupella.runs.run.run", run)
+        monkeypatch.setattr("groupella.runs.directory.run", run)
         return CliRunner().invoke(app, ["demo", "--out", str(tmp_path), *options])
 
     return with_verdicts
@@ -124,7 +124,7 @@ def test_a_demo_that_cannot_run_exits_with_two(
     def run(*_: object, **__: object) -> Done:
         raise error("another run is there")
 
-    monkeypatch.setattr("groupella.runs.run.run", run)
+    monkeypatch.setattr("groupella.runs.directory.run", run)
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "another run is there" in result.stderr
@@ -144,7 +144,7 @@ def test_the_tasks_of_the_demo_differ_in_their_labels_only() -> None:
 
 def test_the_labels_of_the_demo_are_digits_and_their_turns() -> None:
     first, second = (job.load(progress=False) for job in demo_jobs(0))
-    wanted = [int(digit) for digit in DEMO_DIGITS.split(",")]
+    wanted = [int(digit) for digit in DIGITS.split(",")]
     seen = shown(first)
     assert [digit for digit, _ in seen] == [wanted[label] for label in first.train_y]
     # A label of the second task stands for a digit and a turn, and each such pair has one label.

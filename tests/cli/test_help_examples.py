@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from groupella.cli.app import app
 from groupella.data import BASES, TRANSFORMS
-from groupella.runs.jobs import Job
+from groupella.runs import Job
+from groupella.runs.directory import Assignment
 from groupella.runs.study import Row
 
 WORK = (
@@ -23,9 +24,8 @@ WORK = (
     "groupella.data.fetch",
     "groupella.data.verify",
     "groupella.experiments.planted.run_all",
-    "groupella.runs.budget.with_budget",
-    "groupella.runs.run.load",
-    "groupella.runs.run.run",
+    "groupella.runs.directory.Assignment.do",
+    "groupella.runs.directory.load",
     "groupella.runs.study.perform",
 )
 FILES = {
@@ -68,9 +68,6 @@ def stubbed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     for name in WORK:
         monkeypatch.setattr(name, reach)
-    for command in ("select", "sweep"):
-        name = f"groupella.experiments.commands.{command}.check_memory"
-        monkeypatch.setattr(name, lambda *_: None)
     monkeypatch.setattr("groupella.runs.ray.is_installed", lambda: True)
     monkeypatch.chdir(tmp_path)
     for file, text in FILES.items():
@@ -89,7 +86,7 @@ def work_of(arguments: list[str]) -> tuple[Any, ...]:
 def jobs_of(arguments: tuple[Any, ...]) -> list[Job]:
     """The jobs among what the work was given."""
     rows = [a for given in arguments for a in (given if isinstance(given, list) else [given])]
-    return [a.job if isinstance(a, Row) else a for a in rows if isinstance(a, Row | Job)]
+    return [a.job for a in rows if isinstance(a, Row | Assignment)]
 
 
 def is_known(data: str) -> bool:

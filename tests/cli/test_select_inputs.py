@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from groupella.cli.app import app
 from groupella.report import Content
+from groupella.runs.directory import load
 from groupella.runs.jobs import Job
 from groupella.runs.record import Record
-from groupella.runs.run import load
 
 MINE = """
 import numpy as np
@@ -119,7 +119,7 @@ def test_a_budget_is_measured_once_and_kept(
         measured.append(budget)
         return job.for_epochs(2)
 
-    monkeypatch.setattr("groupella.runs.budget.with_budget", fitting)
+    monkeypatch.setattr("groupella.runs.directory.with_budget", fitting)
     arguments = ("--groups", "z2", "--data", images, "--budget", "1m30s")
     found, content = select(tmp_path / "run", *arguments)
     assert found["epochs"] == len(content.history) == 2

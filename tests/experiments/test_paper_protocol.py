@@ -12,7 +12,7 @@ import torch
 
 from groupella.data import ImageData
 from groupella.evidence import Prior
-from groupella.experiments.commands.reproduce import SCALES, STUDIES, find
+from groupella.experiments.commands.reproduce import SCALES, find, studies
 from groupella.networks import PRESETS, Trunk, count_parameters
 from groupella.runs.study import Row
 
@@ -27,12 +27,12 @@ ROTATIONS = {
     "pointwise": (10, 338770, 66.77),
     "classical": (10, 338770, 57.89),
 }
-ALPHA = {"toy": 10, "cifar10": 10, "multigroup": 2, "inspect": 10}
+ALPHA = {"toy": 10, "cifar10": 10, "multigroup": 2, "layers": 10}
 
 
 def learns(study: str, row: Row) -> bool:
     """Whether the table's column is that of learned hyperparameters, not of MAP."""
-    return study == "inspect" or row.name.endswith(" evidence")
+    return study == "layers" or row.name.endswith(" evidence")
 
 
 def network_of(row: Row) -> Trunk:
@@ -46,7 +46,7 @@ def network_of(row: Row) -> Trunk:
         return row.job.network(shape)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", studies())
 def test_every_row_trains_as_published(study: str) -> None:
     chosen = find(study, "paper")
     assert chosen.budget is None
@@ -87,7 +87,7 @@ def test_rows_of_the_separable_table_are_the_published_networks() -> None:
 
 
 def test_the_inspected_network_is_the_published_one() -> None:
-    (row,) = find("inspect", "paper").rows(0)
+    (row,) = find("layers", "paper").rows(0)
     assert (row.name, row.job.data, row.job.prior) == ("FC+CONV", "cifar10", "weights")
     assert row.paper == {"nll": 0.489, "accuracy": 83.32, "evidence": 1.019}
     network = network_of(row)
@@ -95,7 +95,7 @@ def test_the_inspected_network_is_the_published_one() -> None:
     assert round(count_parameters(network, weights_only=True) / 1e6, 1) == 133.9
 
 
-@pytest.mark.parametrize("study", ["toy", "cifar10", "multigroup", "inspect"])
+@pytest.mark.parametrize("study", ["toy", "cifar10", "multigroup", "layers"])
 def test_prior_variances_are_one_at_the_start(study: str) -> None:
     rows = [row for row in find(study, "paper").rows(0) if learns(study, row)]
     for row in {row.job.preset: row for row in rows}.values():

@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 from groupella.cli._sweep import seed_list
 from groupella.cli.app import app
 from groupella.data import ImageData
-from groupella.experiments.commands.reproduce import SCALES, STUDIES, chosen_rows, find
+from groupella.experiments.commands.reproduce import SCALES, chosen_names, find, studies
 from groupella.networks import PRESETS, count_parameters
 from groupella.runs.study import Row, table
 
 ROWS = {"toy": 12, "cifar10": 22, "multigroup": 10, "separable": 8, "inspect": 1}
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", studies())
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_preset_is_frozen_and_has_distinct_rows(name: str, scale: str) -> None:
     study = find(name, scale)
@@ -39,7 +39,7 @@ def test_every_preset_is_frozen_and_has_distinct_rows(name: str, scale: str) -> 
 
 
 def paper_rows() -> list[Row]:
-    return [row for name in STUDIES for row in find(name, "paper").rows(0)]
+    return [row for name in studies() for row in find(name, "paper").rows(0)]
 
 
 @pytest.mark.parametrize("row", paper_rows(), ids=lambda row: f"{row.job.preset}-{row.key}")
@@ -77,12 +77,12 @@ def test_rows_of_an_hour_with_a_full_fc_path_take_large_batches_and_are_narrow_b
 )
 def test_a_row_is_chosen_by_its_name_or_by_a_part_of_names(wanted: list[str], count: int) -> None:
     rows = find("cifar10", "paper").rows(0)
-    assert len(chosen_rows(rows, wanted)) == count
+    assert len(chosen_names([row.name for row in rows], wanted)) == count
 
 
 def test_a_row_that_is_not_there_is_an_error_beside_one_that_is() -> None:
     with pytest.raises(typer.BadParameter, match="no row contains 'VGG'; there are FC map"):
-        chosen_rows(find("cifar10", "paper").rows(0), ["CONV map", "VGG"])
+        chosen_names([row.name for row in find("cifar10", "paper").rows(0)], ["CONV map", "VGG"])
 
 
 @pytest.mark.slow

@@ -95,16 +95,12 @@ def data(augmentation: Augmentation | None = None) -> ImageData:
     return replace(made, augmentation=augmentation)
 
 
-def install(monkeypatch: pytest.MonkeyPatch, machine: Machine, loaded: ImageData) -> None:
-    def load(job: Job, *_: object, **__: object) -> ImageData:
-        machine.now += machine.loading
-        return loaded
-
+def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    machine.now += machine.loading
     clock = SimpleNamespace(perf_counter=lambda: machine.now)
     monkeypatch.setattr("groupella.runs.budget.time", clock)
     monkeypatch.setattr("groupella.training.fit", machine.fit)
     monkeypatch.setattr("groupella.evidence.data_fit", machine.data_fit)
-    monkeypatch.setattr(Job, "load", load)
 
 
 @pytest.mark.parametrize(
@@ -126,9 +122,9 @@ def test_a_run_takes_most_of_its_budget_and_never_more(
     machine = Machine(first=first)
     if training.get("curvature_subset", 0) is None:
         machine = replace(machine, curvature=0.005, solve=1.0)
-    install(monkeypatch, machine, data())
+    install(monkeypatch, machine)
     job = replace(JOB, training={**JOB.training, **training})
-    settings = with_budget(job, HOUR).settings()
+    settings = with_budget(job, HOUR, data()).settings()
     spent = machine.now
     assert spent < 0.2 * HOUR
     taken = spent + machine.whole(settings)
@@ -141,8 +137,8 @@ def test_epochs_that_are_cheap_beside_their_updates_are_counted_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(datum=0.0005, step=0.001, solve=100.0)
-    install(monkeypatch, machine, data())
-    settings = with_budget(JOB, HOUR).settings()
+    install(monkeypatch, machine)
+    settings = with_budget(JOB, HOUR, data()).settings()
     taken = machine.now + machine.whole(settings)
     assert 0.75 * HOUR < taken < 0.95 * HOUR
 
@@ -150,12 +146,12 @@ def test_epochs_that_are_cheap_beside_their_updates_are_counted_with_them(
 @pytest.mark.parametrize("method", ["fixed_point", "map"])
 def test_the_budget_that_is_advised_will_do(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     machine = Machine()
-    install(monkeypatch, machine, data())
+    install(monkeypatch, machine)
     job = replace(JOB, training={**JOB.training, "method": method})
     with pytest.raises(RunError, match=r"^60s is too short: .* Give about \w+,") as refused:
-        with_budget(job, 60.0)
+        with_budget(job, 60.0, data())
     advised = seconds(str(refused.value).partition("Give about ")[2].partition(",")[0])
-    assert with_budget(job, advised).settings().epochs >= (1 if method == "map" else 5)
+    assert with_budget(job, advised, data()).settings().epochs >= (1 if method == "map" else 5)
 
 
 @pytest.mark.parametrize("prior", ["weights", "lengthscales"])
@@ -164,9 +160,9 @@ def test_a_trial_has_the_prior_and_the_augmentation_of_the_run(
 ) -> None:
     machine = Machine()
     loaded = data(Augmentation(shift=1))
-    install(monkeypatch, machine, loaded)
+    install(monkeypatch, machine)
     job = replace(JOB, paths="S-FC+S-CONV", increments=False, prior=prior)
-    with_budget(job, HOUR)
+    with_budget(job, HOUR, loaded)
     assert {call["settings"].method for call in machine.calls} == {"map", "fixed_point"}
     for call in machine.calls:
         found = call["prior"]

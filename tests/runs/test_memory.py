@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import groupella.runs.memory as memory
-import groupella.runs.run as runs
+import groupella.runs.directory as runs
 from groupella.runs.spelling import group_set
 from groupella.bases import equivariant_basis, increments
 from groupella.cli.app import app
@@ -26,7 +26,7 @@ def test_the_need_is_that_of_the_dense_basis(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["z2,p4", "d4", "mirror", "c2,mirror"])
 def test_bases_that_are_not_dense_need_nothing(text: str) -> None:
-    assert memory.largest_need(group_set(text), None) is None
+    assert memory.largest_need(group_set(text), (4, 4)) is None
 
 
 def select(place: Path, *arguments: str) -> tuple[int, str]:
@@ -42,13 +42,13 @@ def test_select_refuses_what_the_machine_cannot_hold(
     code, output = select(tmp_path / "run", "--groups", "c4,d4")
     assert code == 2
     assert output == (
-        "groupella select: on 8×8 images the maps that obey c4 and not d4 take 64 GiB, and this "
-        "machine has 8 GiB. Give a smaller --size, or leave out one of two groups without shifts\n"
+        "groupella select: on 8×8 images the maps that obey c4 but not d4 take 64 GiB; this machine "
+        "has 8 GiB. Use smaller images, or leave out one of two groups without translations\n"
     )
     assert not (tmp_path / "run").exists()
 
 
-def test_a_sweep_refuses_it_too_before_its_first_row(
+def test_a_sweep_refuses_it_too_before_the_row_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "memory_of_machine", lambda: 8 * 2**30)
@@ -57,8 +57,9 @@ def test_a_sweep_refuses_it_too_before_its_first_row(
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.output == (
-        "groupella sweep: on 8×8 images the maps that obey c4 and not d4 take 64 GiB, and this "
-        "machine has 8 GiB. Leave out one of two groups without shifts\n"
+        "groupella sweep: digits c4,d4 seed 0: on 8×8 images the maps that obey c4 but not d4 take "
+        "64 GiB; this machine has 8 GiB. Use smaller images, or leave out one of two groups "
+        "without translations\n"
     )
     assert not place.exists()
 

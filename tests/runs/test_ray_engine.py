@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from groupella.cli.app import app
 from groupella.runs import ray as _ray
-from groupella.runs.engines import Task
+from groupella.runs.directory import Assignment
 from groupella.runs.jobs import Job
 
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--alpha", "1"]
@@ -128,7 +128,7 @@ def test_work_begins_where_its_relative_names_are_meant(
 ) -> None:
     monkeypatch.chdir("/")
     monkeypatch.setattr(_ray, "attempt", lambda _: {"message": os.getcwd()})
-    task = Task(Job(title="", data="mine.npz", groups="z2"), tmp_path)
+    task = Assignment(Job(title="", data="mine.npz", groups="z2"), tmp_path)
     assert _ray.attempt_from(str(tmp_path), task) == {"message": str(tmp_path)}
     failure = _ray.attempt_from(str(tmp_path / "nowhere"), task)
     assert failure is not None
@@ -136,7 +136,7 @@ def test_work_begins_where_its_relative_names_are_meant(
     assert "mine.npz" in failure["message"]
     # What is not named from there does not need it.
     for data in ("mnist:rotated", "/shared/mine.npz"):
-        task = Task(Job(title="", data=data, groups="z2"), tmp_path)
+        task = Assignment(Job(title="", data=data, groups="z2"), tmp_path)
         assert _ray.attempt_from("/nowhere", task) == {"message": str(tmp_path)}
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import groupella.data as data
 from groupella.cli.app import app
-from groupella.runs.engines import Task
+from groupella.runs.directory import Assignment
 from groupella.runs.jobs import Job
 from groupella.runs.readiness import make_ready
 from groupella.runs.record import RunError
@@ -121,7 +121,7 @@ def test_work_elsewhere_is_told_the_data_directory_in_full(
     with pytest.raises(Begun) as begun:
         perform([Row("one", JOB)], Path("out"), engine=begin, data_dir="mine" if given else None)
     (task,) = begun.value.args[0].values()
-    assert isinstance(task, Task)
+    assert isinstance(task, Assignment)
     assert (task.data_dir, task.directory) == (str(tmp_path / "mine"), tmp_path / "out" / "one")
     assert task.job == JOB
 

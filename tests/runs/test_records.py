@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 
 from groupella.cli.app import app
 from groupella.evidence import NonFiniteError
+from groupella.runs import directory
 from groupella.runs import engines as _engines
 from groupella.runs.budget import with_budget
-from groupella.runs.engines import Task, here, processes
+from groupella.runs.engines import here, processes
 from groupella.runs.jobs import Job
 from groupella.runs.record import Record, RunError, digest
-from groupella.runs.run import finished, run
+from groupella.runs.directory import Assignment, finished, run
 from groupella.runs.study import Row, finished_rows, perform, summary
 from groupella.training import CurvatureTooLargeError, Interrupted
 
@@ -40,25 +41,25 @@ def said(*arguments: str) -> tuple[int, str]:
 
 def test_other_epochs_are_another_run(tmp_path: Path) -> None:
     run(TINY, tmp_path, progress=False)
-    assert Task(TINY, tmp_path).is_finished
+    assert Assignment(TINY, tmp_path).is_finished
     with pytest.raises(RunError, match=r"holds another run: epochs=1 there, 30 here\."):
-        _ = Task(TINY.for_epochs(30), tmp_path).is_finished
+        _ = Assignment(TINY.for_epochs(30), tmp_path).is_finished
 
 
 def test_a_budget_goes_on_with_its_epochs_and_no_other_budget_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_engines, "with_budget", lambda job, *_: job.for_epochs(2))
-    Task(TINY, tmp_path, 100.0).do(progress=False)
-    monkeypatch.delattr(_engines, "with_budget")  # is not measured again
-    task = Task(TINY, tmp_path, 100.0)
+    monkeypatch.setattr(directory, "with_budget", lambda job, *_: job.for_epochs(2))
+    Assignment(TINY, tmp_path, 100.0).do(progress=False)
+    monkeypatch.delattr(directory, "with_budget")  # is not measured again
+    task = Assignment(TINY, tmp_path, 100.0)
     assert task.settled == TINY.for_epochs(2)
     assert task.is_finished
-    with pytest.raises(RunError, match=r"a budget of 100 s, and not with a budget of 3600 s\."):
-        _ = Task(TINY, tmp_path, 3600.0).is_finished
+    with pytest.raises(RunError, match=r"a budget of 100 s, not with a budget of 3600 s\."):
+        _ = Assignment(TINY, tmp_path, 3600.0).is_finished
     run(TINY, tmp_path / "counted", progress=False)
-    with pytest.raises(RunError, match="begun with 1 epochs, and not with a budget of 100 s"):
-        _ = Task(TINY, tmp_path / "counted", 100.0).settled
+    with pytest.raises(RunError, match="started with 1 epochs, not with a budget of 100 s"):
+        _ = Assignment(TINY, tmp_path / "counted", 100.0).settled
 
 
 @pytest.mark.parametrize("method", ["map", "adam"])
@@ -67,7 +68,7 @@ def test_a_budget_that_is_too_short_is_refused_with_one_that_would_do(method: st
     job = replace(TINY, training=training)
     least = {"map": "one is the least", "adam": r"evidence needs 3 \(a burn-in of 1"}[method]
     with pytest.raises(RunError, match=rf"0\.001s is too short: an epoch takes .*{least}"):
-        with_budget(job, 0.001)
+        with_budget(job, 0.001, job.load())
 
 
 def test_own_data_that_changed_are_another_run(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_own_data_that_changed_are_another_run(tmp_path: Path) -> None:
     run(job, tmp_path / "run", progress=False)
     assert finished(tmp_path / "run", job)
     write(2)
-    with pytest.raises(RunError, match=r"own\.npz has changed since it was begun"):
+    with pytest.raises(RunError, match=r"own\.npz has changed since the run started"):
         finished(tmp_path / "run", job)
     assert Record.of(job).files != Record.load(tmp_path / "run").files
 
@@ -114,7 +115,7 @@ def test_data_that_are_not_there_leave_no_run(tmp_path: Path) -> None:
     assert said("select", "--data", "digits", "--groups", "z2", *common)[0] == 0
     code, output = said("select", "--data", "digits", "--groups", "z2", "--out", str(place))
     assert code == 2  # five minutes, where it was begun with one epoch
-    assert "begun with 1 epochs" in output
+    assert "started with 1 epochs" in output
 
 
 @pytest.mark.parametrize(

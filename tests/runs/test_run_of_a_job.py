@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from groupella.runs.jobs import Job
-from groupella.runs.run import load, run
+from groupella.runs.directory import load, run
 from groupella.data import Augmentation, ImageData
 from groupella.networks import Trunk
 

@@ -17,7 +17,7 @@ from groupella.experiments import cifar10, toy
 from groupella.runs.budget import with_budget
 from groupella.runs.jobs import Job, halving
 from groupella.runs.record import RunError
-from groupella.runs.run import load, run
+from groupella.runs.directory import load, run
 from groupella.runs.study import Row, summary, table
 from groupella.training import EpochRecord, Interrupted
 
@@ -99,7 +99,8 @@ def test_what_is_not_a_run_is_named(tmp_path: Path) -> None:
 
 
 def test_a_budget_becomes_epochs() -> None:
-    few, more = (with_budget(TINY, seconds).training["epochs"] for seconds in (40, 200))
+    data = TINY.load()
+    few, more = (with_budget(TINY, seconds, data).training["epochs"] for seconds in (40, 200))
     assert 3 <= few < more
 
 
@@ -109,7 +110,7 @@ def test_a_budget_of_map_takes_no_curvature(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("groupella.training._run.Run.collect", refuse)
     by_map = replace(TINY, training={**TINY.training, "method": "map"})
-    assert with_budget(by_map, 60).training["epochs"] > 10
+    assert with_budget(by_map, 60, by_map.load()).training["epochs"] > 10
 
 
 def test_a_map_run_whose_curvature_is_too_large_is_reported_without_a_selection(
@@ -191,10 +192,8 @@ def test_select_refuses_with_a_reason(tmp_path: Path, arguments: list[str], mess
 def test_demo_runs_its_jobs_and_reports_them_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import groupella.runs.presets as presets
-
     jobs = [replace(TINY, title=o, motion="p4", obeys=o, seed=3) for o in ("p4", "z2")]
-    monkeypatch.setattr(presets, "demo_jobs", lambda seed: jobs)
+    monkeypatch.setattr("groupella.cli._demo.demo_jobs", lambda seed: jobs)
     result = CliRunner().invoke(app, ["demo", "--json", "--out", str(tmp_path)])
     found = json.loads(result.output)
     assert [load(tmp_path / o).job for o in ("p4", "z2")] == jobs

@@ -25,7 +25,7 @@ from groupella.experiments.planted import (
     wilson,
 )
 from groupella.experiments.planted._outcome import imposes_wrong
-from groupella.runs.run import RunError
+from groupella.runs import RunError
 
 
 def outcome(planted: tuple[str, ...], obeys: tuple[tuple[str, ...], ...], **more: Any) -> Outcome:

@@ -8,9 +8,9 @@ import pytest
 
 from groupella.decide._selection import LayerSelection, PathSelection, Selection
 from groupella.experiments.commands.reproduce import find, find_details
-from groupella.experiments.inspect import PUBLISHED_SHARES, details
+from groupella.experiments.layers import PUBLISHED_SHARES, details
 from groupella.report import Content
-from groupella.runs.run import Done
+from groupella.runs.directory import Done
 
 
 def layer(number: int, fc: float) -> LayerSelection:
@@ -26,7 +26,7 @@ def done(tmp_path: Path, *shares: float) -> Done:
     layers = tuple(layer(number, fc) for number, fc in enumerate(shares))
     content = Content.__new__(Content)
     object.__setattr__(content, "selection", Selection(layers, -10.0, 5))
-    return Done(find("inspect", "quick").rows(0)[0].job, tmp_path, content)
+    return Done(find("layers", "quick").rows(0)[0].job, tmp_path, content)
 
 
 def test_every_layer_has_its_four_measures_its_type_and_the_published_type(tmp_path: Path) -> None:
@@ -43,9 +43,9 @@ def test_every_layer_has_its_four_measures_its_type_and_the_published_type(tmp_p
 
 
 def test_all_scales_look_into_the_published_network() -> None:
-    assert find_details("inspect") is details
+    assert find_details("layers") is details
     assert find_details("toy") is None
     for scale in ("quick", "hour", "paper"):
-        assert "FC+CONV" in [row.name for row in find("inspect", scale).rows(0)]
+        assert "FC+CONV" in [row.name for row in find("layers", scale).rows(0)]
     assert len(PUBLISHED_SHARES) == 8
     assert sum(PUBLISHED_SHARES) == pytest.approx(7, abs=1e-3)

@@ -9,8 +9,8 @@
 | `report.json`, `report.html` | the report's content, and the report            |
 | `figures/`                   | its figures as PNG and SVG                      |
 
-A run whose report.json is there is finished and is not run again; one that was interrupted goes on
-from its last checkpoint. A directory that holds another job is refused.
+A run with a report.json is finished and is not run again; an interrupted one resumes from its last
+checkpoint. A directory that holds another job is refused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .budget import with_budget
 from .jobs import Job
-from .record import SETTINGS, Record, RunError, versions
-from ._training import train
+from .record import SETTINGS, Record, RunError, begun, versions
 
 if TYPE_CHECKING:
-    from groupella.decide import Selection
     from groupella.data import ImageData
+    from groupella.decide import Selection
     from groupella.report import Content, Example
     from groupella.training import EpochRecord, Fit
 
@@ -36,7 +36,7 @@ EXAMPLES = 10
 
 @dataclass(frozen=True)
 class Done:
-    """A finished run. `fit` is None where it was found finished."""
+    """A finished run. `fit` is None if it was already finished."""
 
     job: Job
     directory: Path
@@ -52,14 +52,40 @@ def run(
     job: Job,
     directory: str | Path,
     *,
+    data: ImageData | None = None,
     budget: float | None = None,
     data_dir: str | None = None,
     progress: bool = True,
     on_epoch: Callable[[EpochRecord], None] | None = None,
 ) -> Done:
-    """Do the job, or what is left of it, and write its directory.
+    """Train what the job describes, or resume it, and write its directory.
 
-    budget: in seconds, where the job's epochs came from one; it is only noted.
+    Parameters
+    ----------
+    job
+        What to train, and on what.
+    directory
+        Where the run is written. A finished run of the same job is loaded instead.
+    data
+        The job's data if they are loaded already; else they are loaded from `data_dir`.
+    budget
+        Seconds from which the job's epochs were computed, for the record.
+    data_dir
+        Data directory (default: $GROUPELLA_DATA).
+    progress
+        Whether to show a progress bar.
+    on_epoch
+        Called with the record of every epoch.
+
+    Returns
+    -------
+    Done
+        The finished run.
+
+    Raises
+    ------
+    RunError
+        If the directory holds another job, is in use, or has a damaged checkpoint.
     """
     from groupella.report import layer_errors
     from groupella.training import CheckpointError, InUseError
@@ -67,13 +93,12 @@ def run(
     directory = Path(directory)
     if finished(directory, job):
         return load(directory)
-    data = job.load(data_dir, progress)
+    data = job.load(data_dir, progress) if data is None else data
     network = job.network(data)
     before = layer_errors(network, seed=job.seed)
     Record.of(job, budget).save(directory)
     try:
-        result = train(
-            job,
+        result = job.fit(
             network,
             data,
             job.settings(),
@@ -89,19 +114,49 @@ def run(
     return Done(job, directory, content, result)
 
 
+@dataclass(frozen=True)
+class Assignment:
+    """A job for a directory, as engines do it.
+
+    `budget` is in seconds, None if the job sets its epochs.
+    """
+
+    job: Job
+    directory: Path
+    budget: float | None = None
+    data_dir: str | None = None
+
+    @property
+    def settled(self) -> Job | None:
+        """The job with its number of epochs; None if its budget is still to be measured."""
+        if self.budget is None:
+            return self.job
+        return begun(self.job, self.budget, self.directory)
+
+    @property
+    def is_finished(self) -> bool:
+        return finished(self.directory, self.settled or self.job)
+
+    def do(self, progress: bool, say: Callable[[str], None] = lambda text: None) -> Done:
+        """Do all of it, or the rest of it, reading the data once; `say` is told the epochs."""
+        if self.is_finished:
+            return load(self.directory)
+        job, data = self.settled, self.job.load(self.data_dir, progress)
+        if job is None:
+            assert self.budget is not None
+            say(f"measuring how many epochs fit into {self.budget:g} s …")
+            job = with_budget(self.job, self.budget, data)
+            say(f"{job.settings().epochs} epochs")
+        return run(job, self.directory, data=data, budget=self.budget, progress=progress)
+
+
 def describe(
     job: Job, data: ImageData, result: Fit, before: Mapping[tuple[str, str], float]
 ) -> Content:
-    """What the report says of a finished fit."""
-    from groupella.report import (
-        Content,
-        Outcome,
-        filter_pictures,
-        layer_errors,
-        meaning,
-        paired,
-    )
-        
+    """What the report says about a finished fit."""
+    from groupella.groups import meaning
+    from groupella.report import Content, Outcome, filter_pictures, layer_errors, paired
+
     last = result.history[-1]
     job_settings = {k: v for k, v in job.as_dict().items() if k not in ("title", "training")}
     return Content(
@@ -116,13 +171,13 @@ def describe(
         outcome=Outcome(last.validation_accuracy, last.validation_nll, len(data.test_y)),
         settings={**job_settings, **result.settings.as_dict(), "seed": job.seed},
         versions=versions(),
-        expected=_known(data),
+        expected="none" if data.obeys == "trivial" else data.obeys,
         remarks=data.remarks,
     )
 
 
 def _selection(job: Job, result: Fit, n_data: int) -> Selection:
-    """What each layer obeys; of a MAP run whose curvature is too large, nothing."""
+    """What each layer obeys; unmeasured for a MAP run whose curvature is too large."""
     from groupella.decide import Selection
     from groupella.training import CurvatureTooLargeError
 
@@ -133,7 +188,7 @@ def _selection(job: Job, result: Fit, n_data: int) -> Selection:
 
 
 def write(directory: Path, content: Content) -> None:
-    """Everything that is drawn; report.json comes last, since it says that the run is finished."""
+    """Write the results; report.json comes last, because it marks the run as finished."""
     from groupella.report import save_figures, write_report
 
     content.selection.save(directory / SELECTION)
@@ -143,25 +198,33 @@ def write(directory: Path, content: Content) -> None:
 
 
 def finished(directory: Path, job: Job) -> bool:
-    """Whether the job is done there; another job there is an error."""
+    """Whether the job is finished there; another job there is an error."""
     if directory.is_file():
-        raise RunError(f"{directory} is a file; a run needs a directory. Choose another place")
+        raise RunError(f"{directory} is a file; a run needs a directory. Choose another one")
     if not (directory / SETTINGS).exists():
         if (directory / "last.safetensors").exists():
-            raise RunError(f"{directory} holds a run without its {SETTINGS}; choose another place")
+            raise RunError(
+                f"{directory} holds a run without its {SETTINGS}. Choose another directory"
+            )
         return False
     Record.load(directory).require(job, directory)
     return (directory / CONTENT).exists()
 
 
 def load(directory: str | Path) -> Done:
-    """A finished run."""
+    """The finished run in `directory`.
+
+    Raises
+    ------
+    RunError
+        If there is no run, or it is not finished.
+    """
     from groupella.report import Content
 
     directory = Path(directory)
     job = Record.load(directory).job
     if not (directory / CONTENT).exists():
-        raise RunError(f"{directory} is not finished; run the same command again to go on")
+        raise RunError(f"{directory} is not finished; rerun the command to resume")
     try:
         return Done(job, directory, Content.load(directory / CONTENT))
     except ValueError as error:
@@ -180,7 +243,3 @@ def _examples(data: ImageData) -> tuple[Example, ...]:
             picture = pixels[0] if len(pixels) != 3 else pixels.permute(1, 2, 0)
             found.append(Example(str(name), picture.numpy()))
     return tuple(found)
-
-
-def _known(data: ImageData) -> str | None:
-    return "none" if data.obeys == "trivial" else data.obeys

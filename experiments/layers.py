@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from groupella.runs.jobs import Job
+from groupella.runs import Job
 from groupella.runs.study import Row
 
 from .cifar10 import PAPER_TRAINING, PUBLISHED
 from .toy import FAST
 
 if TYPE_CHECKING:
-    from groupella.runs.run import Done
+    from groupella.runs import Done
 
 # Of FC+CONV, layer by layer: relative effective parameters of the convolution.
 PUBLISHED_SHARES = (
@@ -34,7 +34,7 @@ PUBLISHED_SHARES = (
 
 
 @dataclass(frozen=True)
-class Inspect:
+class Layers:
     """`alphas` gives the width of each network that is looked into."""
 
     alphas: Mapping[str, int] = field(default_factory=lambda: {"FC+CONV": 10})
@@ -88,14 +88,14 @@ def details(done: Mapping[str, Done]) -> str:
 
 
 PRESETS = {
-    "paper": Inspect(training=PAPER_TRAINING),
-    "hour": Inspect(
+    "paper": Layers(training=PAPER_TRAINING),
+    "hour": Layers(
         alphas={"FC+CONV": 2, "F-FC+CONV": 10},
         init="earn",
         training={**FAST, "batch_size": 128},
         budget=3300.0,
     ),
-    "quick": Inspect(
+    "quick": Layers(
         alphas={"FC+CONV": 1, "F-FC+CONV": 2},
         train_size=2000,
         init="earn",
