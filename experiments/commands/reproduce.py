@@ -83,8 +83,7 @@ def reproduce(
     resume. The summary in the output directory has all rows that are finished there.
     """
     from groupella.runs.engines import counted, here, processes
-    from groupella.runs.readiness import make_ready
-    from groupella.runs.study import perform, summarising, summary, table
+    from groupella.runs.study import make_ready, perform, summarising, summary, table
 
     place = out or Path("runs") / f"{study}-{preset}-{seed}"
     title = f"{study}, preset {preset}, seed {seed}"

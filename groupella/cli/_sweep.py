@@ -78,15 +78,14 @@ def sweep(
     from groupella.runs import Job
     from groupella.runs.engines import counted
     from groupella.runs.jobs import TRAINING
-    from groupella.runs.readiness import make_ready
-    from groupella.runs.study import Row, perform, summarising, summary, table
+    from groupella.runs.study import Row, make_ready, perform, summarising, summary, table
 
     with plain_errors("sweep"):
         group_set(groups)
         numbers = seed_list(seeds)
         _check_different("--data", data)
         _check_different("--paths", paths or [])
-        models: Sequence[str | None] = [None] if not paths else paths
+        models: Sequence[str | None] = paths if paths else [None]
         rows = []
         for name, model, seed in itertools.product(data, models, numbers):
             job = Job(

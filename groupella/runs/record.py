@@ -28,7 +28,7 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """`budget` is in seconds, None if the epochs were given; `files` has the digest of each file."""
+    """`budget` is in seconds, None if the epochs were given; `files` has a digest per file."""
 
     job: Job
     budget: float | None = None

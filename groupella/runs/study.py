@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from .directory import Assignment, Done, load
 from .engines import Engine, here
 from .jobs import Job
 from .record import RunError
+from .spelling import group_set
 
 Details = Callable[[Mapping[str, Done]], str]
 
@@ -93,6 +94,29 @@ def by_key(rows: Sequence[Row]) -> dict[str, Row]:
                 "write them to two places, or rename a file"
             )
     return found
+
+
+def make_ready(jobs: Iterable[Job], data_dir: str | None = None, fetch: bool = True) -> None:
+    """Raise for names of paths and data sets that do not exist; download missing public data.
+
+    Done before the first job starts, so that what must fail does not fail hours later. `fetch` is
+    False if the jobs run on other machines, which have their own data.
+    """
+    from groupella.data import BASES, check_name, public
+    from groupella.nn.layer import planned
+
+    chosen = list(jobs)
+    for groups, paths in dict.fromkeys((j.groups, j.paths) for j in chosen if j.preset is None):
+        members = group_set(groups)
+        if paths is not None:
+            planned(paths, members)
+    sources = list(dict.fromkeys(job.source for job in chosen))
+    for name in sources:
+        check_name(name)
+    for name in sources:
+        # Read as the runs will read it, which finds, downloads, verifies and caches it.
+        if fetch and name in BASES and name != "digits":
+            public(name, data_dir)
 
 
 def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from groupella.runs.spelling import seconds
+from groupella.data import Augmentation, ImageData
 from groupella.evidence import Prior
 from groupella.runs.budget import with_budget
 from groupella.runs.jobs import Job
 from groupella.runs.record import RunError
-from groupella.data import Augmentation, ImageData
+from groupella.runs.spelling import seconds
 from groupella.training import EpochRecord, History, Settings
 
 JOB = Job(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import groupella.runs.memory as memory
 import groupella.runs.directory as runs
-from groupella.runs.spelling import group_set
+import groupella.runs.memory as memory
 from groupella.bases import equivariant_basis, increments
 from groupella.cli.app import app
+from groupella.runs.spelling import group_set
 
 
 @pytest.mark.parametrize("text", ["c4,d4", "c2,c4", "mirror,d4"])
@@ -42,8 +42,9 @@ def test_select_refuses_what_the_machine_cannot_hold(
     code, output = select(tmp_path / "run", "--groups", "c4,d4")
     assert code == 2
     assert output == (
-        "groupella select: on 8×8 images the maps that obey c4 but not d4 take 64 GiB; this machine "
-        "has 8 GiB. Use smaller images, or leave out one of two groups without translations\n"
+        "groupella select: on 8×8 images the maps that obey c4 but not d4 take 64 GiB; this "
+        "machine has 8 GiB. Use smaller images, or leave out one of two groups without "
+        "translations\n"
     )
     assert not (tmp_path / "run").exists()
 
@@ -57,8 +58,8 @@ def test_a_sweep_refuses_it_too_before_the_row_starts(
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert result.output == (
-        "groupella sweep: digits c4,d4 seed 0: on 8×8 images the maps that obey c4 but not d4 take "
-        "64 GiB; this machine has 8 GiB. Use smaller images, or leave out one of two groups "
+        "groupella sweep: digits-c4-d4-seed-0: on 8×8 images the maps that obey c4 but not d4 "
+        "take 64 GiB; this machine has 8 GiB. Use smaller images, or leave out one of two groups "
         "without translations\n"
     )
     assert not place.exists()

@@ -12,14 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import groupella.data as data
+from groupella.cli import _sweep as command
 from groupella.cli.app import app
+from groupella.experiments.commands.reproduce import find
 from groupella.runs.directory import Assignment
 from groupella.runs.jobs import Job
-from groupella.runs.readiness import make_ready
 from groupella.runs.record import RunError
-from groupella.runs.study import Row, perform
-from groupella.cli import _sweep as command
-from groupella.experiments.commands.reproduce import find
+from groupella.runs.study import Row, make_ready, perform
 
 JOB = Job(title="tiny", data="digits", groups="z2", alpha=1, training={"epochs": 1})
 

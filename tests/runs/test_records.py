@@ -15,10 +15,10 @@ from groupella.evidence import NonFiniteError
 from groupella.runs import directory
 from groupella.runs import engines as _engines
 from groupella.runs.budget import with_budget
+from groupella.runs.directory import Assignment, finished, run
 from groupella.runs.engines import here, processes
 from groupella.runs.jobs import Job
 from groupella.runs.record import Record, RunError, digest
-from groupella.runs.directory import Assignment, finished, run
 from groupella.runs.study import Row, finished_rows, perform, summary
 from groupella.training import CurvatureTooLargeError, Interrupted
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from groupella.runs.jobs import Job
-from groupella.runs.directory import load, run
 from groupella.data import Augmentation, ImageData
 from groupella.networks import Trunk
+from groupella.runs.directory import load, run
+from groupella.runs.jobs import Job
 
 JOB = Job(
     title="a dot in a corner",

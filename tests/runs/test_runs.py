@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from groupella.cli.app import app
 from groupella.experiments import cifar10, toy
 from groupella.runs.budget import with_budget
+from groupella.runs.directory import load, run
 from groupella.runs.jobs import Job, halving
 from groupella.runs.record import RunError
-from groupella.runs.directory import load, run
 from groupella.runs.study import Row, summary, table
 from groupella.training import EpochRecord, Interrupted
 

@@ -22,9 +22,9 @@ import typer
 from typer.testing import CliRunner
 
 from groupella.cli.app import app
+from groupella.cli.errors import saving
 from groupella.runs.engines import _message
 from groupella.runs.stopping import Stopped, stoppable
-from groupella.cli.errors import saving
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks into /proc")
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--alpha", "1", "--train-size", "40"]
