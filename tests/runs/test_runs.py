@@ -167,7 +167,7 @@ def test_select_answers_in_json_and_does_not_repeat(tmp_path: Path) -> None:
     first = CliRunner().invoke(app, arguments)
     assert first.exit_code == 0, first.output
     found = json.loads(first.output)
-    assert found["verdict"] in ("z2", "none")
+    assert found["verdict"] in ("z2", "none", "undecided")
     assert found["epochs"] == 3
     assert Path(found["report"]).exists()
     written = Path(found["report"]).stat().st_mtime_ns
