@@ -24,6 +24,7 @@ PATIENCE = 10.0  # seconds
 
 
 def is_installed() -> bool:
+    """Return whether Ray can be imported."""
     return importlib.util.find_spec("ray") is not None
 
 

@@ -128,6 +128,7 @@ def test_a_budget_is_measured_once_and_kept(
     assert measured == [90]
 
 
+@pytest.mark.slow
 def test_a_sweep_over_paths(tmp_path: Path, images: Path) -> None:
     found = invoke(
         *("sweep", "--data", images, "--groups", "z2", "--epochs", 1, "--out", tmp_path / "sweep"),
