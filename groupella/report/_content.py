@@ -1,10 +1,10 @@
-"""What a report is about: plain data, kept beside a run as JSON so that it can be drawn again."""
+"""The content of a report: plain data, saved beside a run as JSON so that it can be redrawn."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,15 @@ from groupella._files import write_text
 from groupella.decide import Selection
 from groupella.training import History
 
-FORMAT = "groupella-report"
+FORMAT, VERSION = "groupella-report", 2
 FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LayerError:
-    """Relative equivariance error of one layer under one group; None where it was not measured.
+    """Relative equivariance error of a layer under a group, before and after training, or None.
 
-    `up_to_translation`: whether outputs were compared up to one translation for each sample.
+    `up_to_translation`: outputs were compared up to one translation per sample (layers that pool).
     """
 
     layer: str
@@ -35,37 +35,103 @@ class LayerError:
 
 @dataclass(frozen=True, eq=False)
 class FilterPicture:
-    """The largest filters of one path: `filters` (n, height, width), signed, in common units."""
+    """The largest filters of one path, signed, (n, height, width).
+
+    `kind` is "kernels" for a convolution, "maps" for weights over the whole image.
+    """
 
     layer: str
     path: str
     kind: str
     filters: FloatArray
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "filters", np.asarray(self.filters, dtype=np.float64))
+
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """An image (height, width) or (height, width, 3) with values from 0 to 1, and its label."""
+    """A labelled image: pixels (height, width) or (height, width, 3), from 0 to 1."""
 
     label: str
     pixels: FloatArray
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pixels", np.asarray(self.pixels, dtype=np.float64))
+
 
 @dataclass(frozen=True)
-class Outcome:
-    """How good the predictions are on data that was not trained on."""
+class HeldOutScore:
+    """Accuracy (0 to 1) and mean negative log-likelihood on `n` examples not used for training."""
 
     accuracy: float | None = None
     nll: float | None = None
     n: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Content:
-    """One run: what it was, what it found, how it got there.
+@dataclass(frozen=True)
+class Consequence:
+    """What imposing a group on the whole network does; None where it was not measured.
 
-    `groups` holds each member's name with a description; `expected` the symmetry that the labels
-    have by construction, where it is known.
+    `name` is a group or a reference such as "chance". `log_evidence` is in nats, on the training
+    data; `accuracy` (0 to 1) and the mean `nll` are on held-out data.
+    """
+
+    name: str
+    log_evidence: float | None = None
+    accuracy: float | None = None
+    nll: float | None = None
+    equivariance_error: float | None = None
+    parameters: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A section of the report that is one table: cells are text, None is shown as a dash."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", tuple(self.heads))
+        object.__setattr__(self, "rows", tuple(map(tuple, self.rows)))
+        for row in self.rows:
+            if len(row) != len(self.heads):
+                raise ValueError(
+                    f"a row of the table {self.title!r} has {len(row)} cells for "
+                    f"{len(self.heads)} columns: {row}"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class ReportContent:
+    """Everything a report says about one run. Empty sections are left out of the page.
+
+    Parameters
+    ----------
+    title, data
+        The task and the data set, in a few words.
+    groups
+        Name of each candidate group → its description.
+    selection, history
+        What was selected, and the metrics of every epoch.
+    errors, filters, examples
+        Equivariance errors, learned filters and example images.
+    held_out
+        Scores on data not used for training.
+    consequences
+        One row per group imposed on the whole network, and references such as chance.
+    tables
+        Further sections, each one table.
+    settings, versions
+        Settings of the run, and versions of the software that ran it.
+    expected
+        The symmetry that the labels have by construction, where it is known.
+    remarks
+        What the reader should know before trusting the verdict.
     """
 
     title: str
@@ -76,84 +142,80 @@ class Content:
     errors: tuple[LayerError, ...] = ()
     filters: tuple[FilterPicture, ...] = ()
     examples: tuple[Example, ...] = ()
-    outcome: Outcome = field(default_factory=Outcome)
+    held_out: HeldOutScore = field(default_factory=HeldOutScore)
+    consequences: tuple[Consequence, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     expected: str | None = None
     remarks: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and names for JSON."""
-        return {
+    def save(self, path: str | Path) -> Path:
+        """Write as JSON, atomically, and return the path."""
+        plain = {
             "format": FORMAT,
-            "version": 1,
-            "title": self.title,
-            "data": self.data,
-            "groups": dict(self.groups),
+            "version": VERSION,
+            **vars(self),
             "selection": self.selection.as_dict(),
             "history": self.history.as_list(),
-            "errors": [asdict(e) for e in self.errors],
-            "filters": [
-                {"layer": f.layer, "path": f.path, "kind": f.kind, "filters": _rounded(f.filters)}
-                for f in self.filters
-            ],
-            "examples": [{"label": e.label, "pixels": _rounded(e.pixels)} for e in self.examples],
-            "outcome": asdict(self.outcome),
-            "settings": dict(self.settings),
-            "versions": dict(self.versions),
-            "expected": self.expected,
-            "remarks": list(self.remarks),
         }
-
-    def save(self, path: str | Path) -> Path:
-        """Write as JSON, atomically."""
-        text = json.dumps(self.as_dict(), separators=(",", ":"), default=str)
-        return write_text(path, text + "\n")
+        return write_text(path, json.dumps(plain, separators=(",", ":"), default=_plain) + "\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> Content:
-        """Read what `save` wrote."""
+    def load(cls, path: str | Path) -> ReportContent:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is not JSON, not a report of this version, or incomplete.
+        """
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is truncated or is not JSON: {error}") from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise ValueError(f"{path} is not a report: it lacks format={FORMAT!r}")
+        if found.get("version") != VERSION:
+            raise ValueError(
+                f"{path} has format version {found.get('version')}; this groupella reads "
+                f"version {VERSION}. Run the command again in a new directory"
+            )
         try:
-            return cls._from_dict(found)
-        except (KeyError, TypeError, ValueError) as error:
-            story = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-            raise ValueError(f"{path} is not a whole report: {story}") from error
-
-    @classmethod
-    def _from_dict(cls, found: Mapping[str, Any]) -> Content:
-        return cls(
-            title=found["title"],
-            data=found["data"],
-            groups=found["groups"],
-            selection=Selection.from_dict(found["selection"]),
-            history=History.from_list(found["history"]),
-            errors=tuple(LayerError(**e) for e in found["errors"]),
-            filters=tuple(
-                FilterPicture(**{**f, "filters": np.asarray(f["filters"], dtype=np.float64)})
-                for f in found["filters"]
-            ),
-            examples=tuple(
-                Example(e["label"], np.asarray(e["pixels"], dtype=np.float64))
-                for e in found["examples"]
-            ),
-            outcome=Outcome(**found["outcome"]),
-            settings=found["settings"],
-            versions=found["versions"],
-            expected=found["expected"],
-            remarks=tuple(found["remarks"]),
-        )
+            values = {f.name: found[f.name] for f in fields(cls)}
+            return cls(**{name: _READ.get(name, _same)(v) for name, v in values.items()})
+        except KeyError as error:
+            raise ValueError(f"{path} is not a complete report: it lacks {error}") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a complete report: {error}") from error
 
 
-def _rounded(values: FloatArray) -> Any:
-    """Four significant digits are enough for a picture."""
-    scale = float(np.abs(values).max(initial=0.0))
-    if scale == 0.0 or not np.isfinite(scale):
-        return values.tolist()
-    digits = int(4 - np.floor(np.log10(scale)))
-    return np.round(values, digits).tolist()
+def _many(kind: Callable[..., Any]) -> Callable[[Any], Any]:
+    return lambda entries: tuple(kind(**entry) for entry in entries)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "selection": Selection.from_dict,
+    "history": History.from_list,
+    "errors": _many(LayerError),
+    "filters": _many(FilterPicture),
+    "examples": _many(Example),
+    "held_out": lambda entry: HeldOutScore(**entry),
+    "consequences": _many(Consequence),
+    "tables": _many(ReportTable),
+    "remarks": tuple,
+}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON stores instead of `value`; arrays keep four significant digits."""
+    if isinstance(value, np.ndarray):
+        scale = float(np.abs(value).max(initial=0.0))
+        if scale > 0.0 and np.isfinite(scale):
+            value = np.round(value, int(4 - np.floor(np.log10(scale))))
+        return value.tolist()
+    return vars(value) if is_dataclass(value) else str(value)

@@ -1,163 +1,184 @@
-"""The figures of a report as files, for papers and slides: PNG and SVG by matplotlib."""
+"""Draw the charts of a report with matplotlib: as SVG inside the page, as PNG and SVG files.
+
+Both come from `draw`. A chart is 360 points wide with text of 12 points, so that on a phone the
+text keeps its size. Inside the page each colour becomes a variable of the style sheet, so that
+charts follow the reader's light or dark setting.
+"""
 
 from __future__ import annotations
 
+import io
 import math
+import re
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._content import Content, FloatArray
-from ._gallery import is_alive, largest, pictures_of, scale_of
-from ._pictures import NEGATIVE, POSITIVE
-from ._precisions import precision_curves
-from ._words import numbered, shown
+from ._content import ReportContent
+from ._panels import Panel, error_panels, precision_panels, training_panels
+from ._pictures import filter_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "svg")
+WIDTH, HEIGHT, LEGEND_ROW = 5.0, 2.7, 0.25  # inches
+LETTERS = 48  # that fit into the width
+TEXT, RULE = "#5c6270", "#dcdcd8"
+COLOURS = ["#0072b2", "#d55e00", "#008860", "#b0508a", "#8a6d00", "#3f8fc4", "#7a4fbf", "#555b66"]
+VARIABLES = {TEXT: "quiet", RULE: "rule", **{c: f"s{i}" for i, c in enumerate(COLOURS)}}
+STYLE: dict[Any, Any] = {
+    "font.size": 12,
+    "font.sans-serif": ["DejaVu Sans"],
+    "axes.titlesize": 12,
+    "text.parse_math": False,  # a name may contain $
+    "svg.fonttype": "none",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), TEXT),
+}
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def figures(content: Content) -> dict[str, Figure]:
-    """Name → figure: selection, precisions, curves, equivariance and filters, where measured."""
+def figures(content: ReportContent) -> dict[str, Figure]:
+    """Return name → figure: selection, precisions, curves, equivariance, filters, if measured."""
     found = {}
     if content.selection.is_measured:
         found["selection"] = content.selection.figure()
-    if len(content.history):
-        if any(precision_curves(content).values()):
-            found["precisions"] = _precisions(content)
-        found["curves"] = _curves(content)
-    if content.errors:
-        found["equivariance"] = _equivariance(content)
+    for name, panels in (
+        ("precisions", precision_panels(content)),
+        ("curves", training_panels(content)),
+        ("equivariance", error_panels(content)),
+    ):
+        if panels:
+            found[name] = draw(panels)
     if content.filters:
         found["filters"] = _filters(content)
     return found
 
 
-def save_figures(content: Content, directory: str | Path) -> list[Path]:
-    """Write every figure as PNG and SVG."""
+def save_figures(content: ReportContent, directory: str | Path) -> list[Path]:
+    """Write every figure as PNG and SVG into `directory` and return the paths."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in figures(content).items():
         for suffix in FORMATS:
             path = directory / f"{name}.{suffix}"
-            figure.savefig(path, dpi=150)
+            figure.savefig(path, dpi=110)
             written.append(path)
     return written
 
 
-def _new(
-    columns: int, rows: int = 1, width: float = 3.2, height: float = 2.6
-) -> tuple[Figure, Any]:
+def draw(panels: Sequence[Panel], titles: bool = True) -> Figure:
+    """Return the panels side by side, at most three in a row, under one legend."""
+    import matplotlib
+    from matplotlib.figure import Figure as MatplotlibFigure
+    from matplotlib.lines import Line2D
+
+    names = {line.name: line.colour for panel in panels for line in panel.lines}
+    columns = min(3, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    entries = max(1, columns * LETTERS // (6 + max(map(len, names))))  # in a row of the legend
+    height = HEIGHT * rows + LEGEND_ROW * math.ceil(len(names) / entries)
+    with matplotlib.rc_context(STYLE):
+        figure = MatplotlibFigure(figsize=(WIDTH * columns, height), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis in axes.flat[len(panels) :]:
+            axis.set_visible(False)
+        for axis, panel in zip(axes.flat, panels, strict=False):
+            _draw_panel(axis, panel)
+            if titles:
+                axis.set_title(panel.title)
+        handles = [Line2D([], [], color=_colour(colour), label=n) for n, colour in names.items()]
+        figure.legend(handles=handles, loc="outside upper left", ncols=entries, frameon=False)
+    return figure
+
+
+def inline_svg(panel: Panel, salt: str) -> str:
+    """Return the panel as an SVG element for a page; `salt` keeps its ids apart from others'."""
+    import matplotlib
+
+    stream = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
+        figure = draw([panel], titles=False)
+        figure.savefig(stream, format="svg", facecolor="none", metadata=nothing)
+    svg = stream.getvalue().partition("<svg")[2]
+    svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
+    # Curves carry their name as an id, which becomes a tooltip; other groups need none.
+    svg = re.sub(r'<g id="curve: ([^"]*)">', r"<g><title>\1</title>", svg)
+    svg = re.sub(r'<g id="[^"]*"(/?)>', r"<g\1>", svg)
+    svg = re.sub(r"\s*\n\s*", " ", svg)
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{variable}, {colour})")
+    label = escape(", ".join(filter(None, (panel.y_label, panel.title))))
+    return f'<svg role="img" aria-label="{label}"{svg}'
+
+
+def _draw_panel(axis: Any, panel: Panel) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for line in panel.lines:
+        ys = [math.nan if y is None else y for y in line.ys]
+        style: dict[str, Any] = {"color": _colour(line.colour), "clip_on": False, "lw": 2}
+        style |= {"ls": "--" if line.dashed else "-", "label": line.name}
+        marker = "o" if len(line.points) == 1 and line.end is None else ""
+        axis.plot(line.xs, ys, marker=marker, gid=f"curve: {line.name}", **style)
+        if line.end is not None:
+            style |= {"marker": "x", "ms": 8, "mew": 2, "label": f"_{line.end}"}
+            axis.plot(*line.points[-1], gid=f"curve: {line.name}: {line.end}", **style)
+    axis.grid(color=RULE, clip_on=False)
+    axis.spines[:].set_visible(False)
+    axis.set_facecolor("none")
+    axis.set_xlabel(panel.x_label)
+    axis.set_ylabel(panel.y_label)
+    axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    if panel.log:
+        values = [y for line in panel.lines for _, y in line.points]
+        low, high = panel.limits or (min(values) / 2, max(values) * 2)
+        axis.set_yscale("log")
+        axis.set_ylim(low, high)
+        axis.set_yticks(*_decades(low, high))
+        axis.minorticks_off()
+    else:
+        axis.yaxis.set_major_locator(MaxNLocator(nbins=6))
+        axis.ticklabel_format(axis="y", useOffset=False)
+    axis.tick_params(length=0)
+
+
+def _decades(low: float, high: float) -> tuple[list[float], list[str]]:
+    """Return about five powers of ten with their labels; the limits where there are too few."""
+    powers = range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
+    shown = powers[:: max(1, math.ceil(len(powers) / 6))]
+    if len(shown) < 2:
+        return [low, high], [f"{low:.2g}", f"{high:.2g}"]
+    labels = [f"{10**k:,}" if 0 <= k <= 3 else f"10{str(k).translate(SUPERSCRIPTS)}" for k in shown]
+    return [10.0**k for k in shown], labels
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _filters(content: ReportContent) -> Figure:
+    """Return the largest filters of each path, one row per layer, coloured as on the page."""
+    import matplotlib
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    figure = MatplotlibFigure(figsize=(width * columns, height * rows), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
-def _precisions(content: Content) -> Figure:
-    layers = content.selection.layers
-    columns = min(4, len(layers))
-    figure, axes = _new(columns, math.ceil(len(layers) / columns))
-    names = list(dict.fromkeys(p.path for s in layers for p in s.paths))
-    epochs = [r.epoch + 1 for r in content.history]
-    found = precision_curves(content)
-    for axis in axes.flat[len(layers) :]:
-        axis.set_visible(False)
-    for number, (axis, layer) in enumerate(zip(axes.flat, layers, strict=False), 1):
-        for curve in found[layer.layer]:
-            values = [math.nan if v is None else v for v in curve.values]
-            colour = f"C{names.index(curve.path) % 10}"
-            style = "-" if curve.alive else "--"
-            axis.plot(epochs, values, colour, ls=style, label=shown(curve.path))
-            if curve.out is not None:
-                last = max(i for i, v in enumerate(curve.values) if v is not None)
-                axis.plot(epochs[last], values[last], "x", color=colour, label="_taken out")
-        axis.set_yscale("log")
-        axis.set_title(f"{numbered(number, layer.layer)}: {layer.verdict}", fontsize=9)
-        axis.set_xlabel("epoch")
-    axes[0, 0].set_ylabel("precision δ (× where a path was taken out)", fontsize=8)
-    axes[0, 0].legend(fontsize=8)
+    rows = filter_rows(content)
+    paths = list(dict.fromkeys(picture.path for picture in content.filters))
+    with matplotlib.rc_context({**STYLE, "axes.titlesize": 8}):
+        figure = MatplotlibFigure(figsize=(4 * len(paths), len(rows)), layout="constrained")
+        axes = figure.subplots(len(rows), len(paths), squeeze=False)
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for (number, strips), line in zip(rows.items(), axes, strict=True):
+            for strip in strips:
+                axis = line[paths.index(strip.path)]
+                gap = [(0, 0), (0, 1), (0, 0)]  # one transparent pixel to the right of each filter
+                tiles = np.concatenate([np.pad(one, gap) for one in strip.pixels], axis=1)
+                axis.imshow(tiles[:, :-1], interpolation="nearest")
+                axis.set_title(f"layer {number}, {strip.title}")
     return figure
-
-
-def _curves(content: Content) -> Figure:
-    """What was recorded of evidence, likelihood and accuracy, a panel each."""
-    per_datum = 1 / content.selection.n_data
-    panels = (
-        ("log evidence, nats a datum", per_datum, {"training": "log_evidence"}),
-        ("negative log-likelihood", 1, {"training": "nll", "test": "validation_nll"}),
-        ("accuracy, %", 100, {"training": "accuracy", "test": "validation_accuracy"}),
-    )
-    drawn = []
-    for title, factor, columns in panels:
-        lines = {label: _recorded(content, column, factor) for label, column in columns.items()}
-        lines = {label: points for label, points in lines.items() if points}
-        if lines:
-            drawn.append((title, lines))
-    figure, axes = _new(len(drawn))
-    for axis, (title, lines) in zip(axes.flat, drawn, strict=True):
-        for label, points in lines.items():
-            marker = "o" if len(points) == 1 else ""
-            axis.plot([e for e, _ in points], [v for _, v in points], marker=marker, label=label)
-        axis.legend(fontsize=8)
-        axis.set_title(title, fontsize=9)
-        axis.set_xlabel("epoch")
-    return figure
-
-
-def _recorded(content: Content, column: str, factor: float) -> list[tuple[int, float]]:
-    found = zip(content.history, content.history.column(column), strict=True)
-    return [(record.epoch + 1, factor * value) for record, value in found if value is not None]
-
-
-def _equivariance(content: Content) -> Figure:
-    groups = list(dict.fromkeys(e.group for e in content.errors))
-    figure, axes = _new(len(groups))
-    for axis, group in zip(axes.flat, groups, strict=True):
-        mine = [e for e in content.errors if e.group == group]
-        for field, marker in (("before", "o:"), ("after", "s-")):
-            values = [getattr(e, field) for e in mine]
-            shown = [math.nan if v is None else max(v, 1e-8) for v in values]
-            axis.plot(range(1, len(mine) + 1), shown, marker, label=f"{field} training")
-        axis.set_yscale("log")
-        axis.set_title(f"equivariance error, {group}", fontsize=9)
-        axis.set_xlabel("layer")
-        axis.set_xticks(range(1, len(mine) + 1))
-    axes[0, 0].legend(fontsize=8)
-    return figure
-
-
-def _filters(content: Content) -> Figure:
-    """The largest filters of each path, one row a layer, coloured and scaled as on the page."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    ends = [tuple(c / 255 for c in colour) for colour in (NEGATIVE, (255, 255, 255), POSITIVE)]
-    colours = LinearSegmentedColormap.from_list("signed", ends)
-    layers = [(i, s) for i, s in enumerate(content.selection.layers, 1) if pictures_of(content, s)]
-    paths = list(dict.fromkeys(f.path for f in content.filters))
-    figure, axes = _new(len(paths), len(layers), width=4.0, height=1.0)
-    for axis in axes.flat:
-        axis.set_axis_off()
-    for row, (number, layer) in enumerate(layers):
-        for picture in pictures_of(content, layer):
-            axis = axes[row, paths.index(picture.path)]
-            scale = scale_of(content, layer, picture.kind) or 1.0
-            tiles = _side_by_side(picture.filters)
-            axis.imshow(tiles, cmap=colours, vmin=-scale, vmax=scale, interpolation="nearest")
-            state = "" if is_alive(layer, picture) else " (dead)"
-            size = f"largest {largest(picture):.2g}"
-            title = f"{numbered(number, layer.layer)}, {shown(picture.path)}{state}: {size}"
-            axis.set_title(title, fontsize=8)
-    return figure
-
-
-def _side_by_side(filters: FloatArray) -> FloatArray:
-    """In one row, with a gap of one pixel between them."""
-    height = filters.shape[1]
-    gap = np.full((height, 1), np.nan)
-    parts = [part for one in filters for part in (one, gap)]
-    return np.concatenate(parts[:-1], axis=1)

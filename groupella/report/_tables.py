@@ -1,21 +1,23 @@
-"""Tables for people and for documents."""
+"""Tables for the terminal and for documents."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from groupella.decide import Selection
+from groupella.decide import Selection, numbered, shown
 
-from ._content import LayerError
-from ._words import numbered, shown
+from ._content import Consequence, LayerError, ReportTable
+from ._words import path_names
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+EXACT = 1e-4  # below it an equivariance error is rounding
+
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A Markdown table; the first column is left-aligned, the others right."""
+    """Return a Markdown table; the first column is left-aligned, the others right."""
     lines = [
         "| " + " | ".join(heads) + " |",
         "| " + " | ".join(["---", *["---:"] * (len(heads) - 1)]) + " |",
@@ -29,42 +31,85 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def shares_table(selection: Selection) -> Table:
-    """Layers × paths: the share of each path, in brackets where it is dead. Fits 80 columns."""
-    from rich.table import Table as RichTable
+    """Return a table of layers × paths for the terminal; it fits 80 columns.
 
-    names = list(dict.fromkeys(p.path for s in selection.layers for p in s.paths))
-    table = RichTable(
-        title="What each layer obeys",
-        caption="share of each path in its layer's effective parameters (dead ones in brackets)",
-    )
-    table.add_column("layer")
-    table.add_column("obeys", style="bold")
-    for name in names:
-        table.add_column(shown(name), justify="right")
+    A cell is the path's share in its layer's effective parameters, in brackets if it is dead.
+    """
+    names = path_names(selection)
+    rows = []
     for number, layer in enumerate(selection.layers, 1):
-        found = {p.path: p for p in layer.paths}
-        cells = []
-        for name in names:
-            path = found.get(name)
-            share = "" if path is None else f"{100 * path.relative:.1f} %"
-            cells.append(share if path is None or path.alive else f"({share})")
-        table.add_row(numbered(number, layer.layer), layer.verdict, *cells)
+        shares = {
+            p.path: f"{100 * p.relative:.1f} %" if p.alive else f"({100 * p.relative:.1f} %)"
+            for p in layer.paths
+        }
+        cells = (shares.get(name, "") for name in names)
+        rows.append((numbered(number, layer.layer), layer.verdict, *cells))
+    heads = ("layer", "obeys", *map(shown, names))
+    note = "share of each path in its layer's effective parameters (dead paths in brackets)"
+    table = _rich(ReportTable("What each layer obeys", heads, tuple(rows), note))
+    table.columns[1].justify, table.columns[1].style = "left", "bold"
     return table
 
 
 def errors_table(errors: Iterable[LayerError]) -> Table:
-    """Equivariance errors, layers × groups, after training."""
-    from rich.table import Table as RichTable
+    """Return equivariance errors after training, layers × groups, for the terminal."""
+    found = {(e.layer, e.group): e.after for e in errors}
+    groups = tuple(dict.fromkeys(group for _, group in found))
+    rows = []
+    for number, layer in enumerate(dict.fromkeys(layer for layer, _ in found), 1):
+        values = [found.get((layer, group)) for group in groups]
+        cells = (None if v is None else f"{v:.1e}" for v in values)
+        rows.append((numbered(number, layer), *cells))
+    title = "Relative equivariance error of each layer"
+    return _rich(ReportTable(title, ("layer", *groups), tuple(rows)))
 
-    found = list(errors)
-    groups = list(dict.fromkeys(e.group for e in found))
-    table = RichTable(title="Relative equivariance error of each layer")
-    table.add_column("layer")
-    for group in groups:
-        table.add_column(group, justify="right")
-    by_key = {(e.layer, e.group): e.after for e in found}
-    for number, layer in enumerate(dict.fromkeys(e.layer for e in found), 1):
-        values = [by_key.get((layer, g)) for g in groups]
-        name = numbered(number, layer)
-        table.add_row(name, *("–" if v is None else f"{v:.1e}" for v in values))
+
+def consequences_table(consequences: Iterable[Consequence]) -> Table:
+    """Return what imposing each group on the whole network does, for the terminal."""
+    return _rich(consequences_section(consequences))
+
+
+def consequences_section(consequences: Iterable[Consequence]) -> ReportTable:
+    """Return the consequences as text; columns in which nothing was measured are left out."""
+    found = list(consequences)
+    columns: dict[str, list[str | None]] = {
+        "group": [shown(c.name) for c in found],
+        "log evidence": [_text(c.log_evidence, ".1f") for c in found],
+        "accuracy": [_text(c.accuracy, ".1%") for c in found],
+        "NLL": [_text(c.nll, ".3f") for c in found],
+        "equivariance error": [error_text(c.equivariance_error) for c in found],
+        "parameters": [_text(c.parameters, ",d") for c in found],
+        "note": [c.note for c in found],
+    }
+    kept = {head: cells for head, cells in columns.items() if any(cells) or head == "group"}
+    return ReportTable(
+        "Each group imposed on the whole network",
+        tuple(kept),
+        tuple(zip(*kept.values(), strict=True)),
+        "log evidence in nats, on the training data; accuracy and NLL on held-out data",
+    )
+
+
+def error_text(value: float | None) -> str | None:
+    """Return an equivariance error with two digits; one digit where only rounding is left."""
+    if not value:
+        return None if value is None else "0"
+    return f"{value:.0e}" if value < EXACT else f"{value:.2g}"
+
+
+def _text(value: float | None, form: str) -> str | None:
+    return None if value is None else format(value, form).replace("-", "−")
+
+
+def _rich(content: ReportTable) -> Table:
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    table = RichTable(title=escape(content.title), caption=escape(content.note) or None)
+    for i, head in enumerate(content.heads):
+        left = i == 0 or head == "note"
+        table.add_column(Text(head), justify="left" if left else "right")
+    for row in content.rows:
+        table.add_row(*(Text("–" if cell is None else cell) for cell in row))
     return table

@@ -27,7 +27,7 @@ from .record import SETTINGS, Record, RunError, begun, versions
 if TYPE_CHECKING:
     from groupella.data import ImageData
     from groupella.decide import Selection
-    from groupella.report import Content, Example
+    from groupella.report import Example, ReportContent
     from groupella.training import EpochRecord, Fit
 
 SELECTION, CONTENT, REPORT = "selection.json", "report.json", "report.html"
@@ -40,7 +40,7 @@ class Done:
 
     job: Job
     directory: Path
-    content: Content
+    content: ReportContent
     fit: Fit | None = None
 
     @property
@@ -152,14 +152,14 @@ class Assignment:
 
 def describe(
     job: Job, data: ImageData, result: Fit, before: Mapping[tuple[str, str], float]
-) -> Content:
+) -> ReportContent:
     """What the report says about a finished fit."""
     from groupella.groups import meaning
-    from groupella.report import Content, Outcome, filter_pictures, layer_errors, paired
+    from groupella.report import HeldOutScore, ReportContent, filter_pictures, layer_errors, paired
 
     last = result.history[-1]
     job_settings = {k: v for k, v in job.as_dict().items() if k not in ("title", "training")}
-    return Content(
+    return ReportContent(
         title=job.title,
         data=f"{data.name}, {len(data.classes)} classes",
         groups={m.name: meaning(m.name) for m in job.group_set()},
@@ -168,7 +168,7 @@ def describe(
         errors=paired(before, layer_errors(result.network, seed=job.seed), result.network),
         filters=filter_pictures(result.network),
         examples=_examples(data),
-        outcome=Outcome(last.validation_accuracy, last.validation_nll, len(data.test_y)),
+        held_out=HeldOutScore(last.validation_accuracy, last.validation_nll, len(data.test_y)),
         settings={**job_settings, **result.settings.as_dict(), "seed": job.seed},
         versions=versions(),
         expected="none" if data.obeys == "trivial" else data.obeys,
@@ -187,7 +187,7 @@ def _selection(job: Job, result: Fit, n_data: int) -> Selection:
         return Selection.unmeasured(result.network, n_data)
 
 
-def write(directory: Path, content: Content) -> None:
+def write(directory: Path, content: ReportContent) -> None:
     """Write the results; report.json comes last, because it marks the run as finished."""
     from groupella.report import save_figures, write_report
 
@@ -219,14 +219,14 @@ def load(directory: str | Path) -> Done:
     RunError
         If there is no run, or it is not finished.
     """
-    from groupella.report import Content
+    from groupella.report import ReportContent
 
     directory = Path(directory)
     job = Record.load(directory).job
     if not (directory / CONTENT).exists():
         raise RunError(f"{directory} is not finished; rerun the command to resume")
     try:
-        return Done(job, directory, Content.load(directory / CONTENT))
+        return Done(job, directory, ReportContent.load(directory / CONTENT))
     except ValueError as error:
         raise RunError(str(error)) from error
 

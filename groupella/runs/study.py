@@ -141,13 +141,13 @@ def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any
         one = done[row.key]
         content = one.content
         selection = content.selection
-        accuracy = content.outcome.accuracy
+        accuracy = content.held_out.accuracy
         measured = selection.is_measured
         found.append(
             {
                 "row": row.name,
                 "accuracy": None if accuracy is None else 100 * accuracy,
-                "nll": content.outcome.nll,
+                "nll": content.held_out.nll,
                 "evidence": -selection.log_evidence / selection.n_data if measured else None,
                 "paper": dict(row.paper),
                 "verdict": selection.verdict,

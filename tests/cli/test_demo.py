@@ -18,7 +18,7 @@ from groupella.cli._demo import DIGITS, demo_jobs
 from groupella.cli.app import app
 from groupella.data import ImageData
 from groupella.decide import Candidates, LayerSelection, PathSelection, Selection
-from groupella.report import Content
+from groupella.report import ReportContent
 from groupella.runs.directory import Done
 from groupella.runs.jobs import Job
 from groupella.runs.record import RunError
@@ -28,7 +28,7 @@ LARGEST = {"trivial": ("trivial",), "z2": ("trivial", "z2"), "p4": ("trivial", "
 LIVE = {"none": {"trivial", "z2", "p4"}, "z2": {"z2", "p4"}, "p4": {"p4"}}
 
 
-def found(verdict: str) -> Content:
+def found(verdict: str) -> ReportContent:
     """The content of a run whose one layer uses just the paths that obey `verdict`."""
     paths = tuple(
         PathSelection(name, 1.0, 1.0, 9, 3.0, 1 / 3, -9.0, name in LIVE[verdict], members)
@@ -41,7 +41,7 @@ def found(verdict: str) -> Content:
         candidates=Candidates(("z2", "p4"), {"z2": (), "p4": ("z2",)}),
     )
     history = History([EpochRecord(0, 1.0, 1.0, 0.5, 0.01, 0.1)])
-    return Content("a task", "digits", {name: name for name in LARGEST}, selection, history)
+    return ReportContent("a task", "digits", {name: name for name in LARGEST}, selection, history)
 
 
 @pytest.fixture

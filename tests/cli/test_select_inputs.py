@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from groupella.cli.app import app
-from groupella.report import Content
+from groupella.report import ReportContent
 from groupella.runs.directory import load
 from groupella.runs.jobs import Job
 from groupella.runs.record import Record
@@ -50,13 +50,13 @@ def invoke(command: str, *arguments: object) -> Any:
     return json.loads(result.stdout.splitlines()[-1])
 
 
-def select(out: Path, *arguments: object) -> tuple[dict[str, Any], Content]:
+def select(out: Path, *arguments: object) -> tuple[dict[str, Any], ReportContent]:
     found = invoke("select", *arguments, "--out", out)
     assert Path(found["report"]) == out / "report.html"
     return found, load(out).content
 
 
-def paths_of(content: Content) -> list[set[str]]:
+def paths_of(content: ReportContent) -> list[set[str]]:
     return [{p.path for p in layer.paths} for layer in content.selection.layers]
 
 
@@ -72,7 +72,7 @@ def test_groups_of_a_file_on_images_of_an_npz(
     found, content = select(tmp_path / "run", "--groups", groups, "--data", images, "--epochs", 1)
     assert found["epochs"] == 1
     assert content.selection.n_data == 40
-    assert content.outcome.n == 10
+    assert content.held_out.n == 10
     assert set(content.groups) == wanted
     # A path for what obeys both z2 and the other, of which neither contains the other.
     both = {"z2&turned over"} if "z2" in wanted else set()
@@ -103,10 +103,10 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
         *("--groups", "z2", "--data", tmp_path / "photos", "--size", 4, "--epochs", 1),
     )
     assert content.selection.n_data == 18
-    assert content.outcome.n == 6
+    assert content.held_out.n == 6
     assert {e.label for e in content.examples} == {"blue", "green", "red"}
     assert {e.pixels.shape for e in content.examples} == {(4, 4, 3)}
-    assert found["accuracy"] == content.outcome.accuracy
+    assert found["accuracy"] == content.held_out.accuracy
 
 
 def test_a_budget_is_measured_once_and_kept(

@@ -9,7 +9,7 @@ import pytest
 from groupella.decide._selection import LayerSelection, PathSelection, Selection
 from groupella.experiments.commands.reproduce import find, find_details
 from groupella.experiments.layers import PUBLISHED_SHARES, details
-from groupella.report import Content
+from groupella.report import ReportContent
 from groupella.runs.directory import Done
 
 
@@ -24,7 +24,7 @@ def layer(number: int, fc: float) -> LayerSelection:
 
 def done(tmp_path: Path, *shares: float) -> Done:
     layers = tuple(layer(number, fc) for number, fc in enumerate(shares))
-    content = Content.__new__(Content)
+    content = ReportContent.__new__(ReportContent)
     object.__setattr__(content, "selection", Selection(layers, -10.0, 5))
     return Done(find("layers", "quick").rows(0)[0].job, tmp_path, content)
 

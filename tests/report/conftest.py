@@ -14,7 +14,7 @@ import torch
 from groupella.decide import Candidates, LayerSelection, PathSelection, Rule, Selection
 from groupella.groups import GroupSet, p4, trivial, z2
 from groupella.networks import Trunk, trunk
-from groupella.report import Content, Example, LayerError, Outcome, filter_pictures
+from groupella.report import Example, HeldOutScore, LayerError, ReportContent, filter_pictures
 from groupella.training import EpochRecord, History
 
 VOID = ("meta", "img", "br", "line")
@@ -93,6 +93,7 @@ def made_up_selection() -> Selection:
                 removal=-100 * share,
                 alive=share > 0.01,
                 members=MEMBERS[name],
+                priors=(f"layers.{number}/{name}",),
             )
             for name, share in shares.items()
         )
@@ -136,9 +137,9 @@ def network() -> Trunk:
 
 
 @pytest.fixture(scope="session")
-def content(network: Trunk) -> Content:
+def content(network: Trunk) -> ReportContent:
     generator = np.random.default_rng(0)
-    return Content(
+    return ReportContent(
         title="Turned digits <named>",
         data="digits: 300 images of 1×8×8",
         groups={"trivial": "no symmetry at all", "z2": "shifts", "p4": "shifts and quarter turns"},
@@ -151,7 +152,7 @@ def content(network: Trunk) -> Content:
         ),
         filters=filter_pictures(network),
         examples=tuple(Example(f"{k}, turned", generator.random((8, 8))) for k in range(6)),
-        outcome=Outcome(0.951, 0.21, 100),
+        held_out=HeldOutScore(0.951, 0.21, 100),
         settings={"epochs": 12, "seed": 0, "paths": None, "blocks": [[1, 2], [2, 2]]},
         versions={"groupella": "0.1.0"},
         expected="z2",

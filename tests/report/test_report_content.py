@@ -18,7 +18,10 @@ from groupella.groups import GroupSet, trivial, z2
 from groupella.networks import Trunk
 from groupella.nn.layer import ResidualPathway
 from groupella.report import (
-    Content,
+    Consequence,
+    ReportContent,
+    ReportTable,
+    consequences_table,
     figures,
     filter_pictures,
     layer_errors,
@@ -31,13 +34,13 @@ from groupella.report import (
 )
 
 
-def test_network_obeys_what_every_layer_obeys(content: Content) -> None:
+def test_network_obeys_what_every_layer_obeys(content: ReportContent) -> None:
     chosen = content.selection
     assert chosen.verdict == "none"
     assert replace(chosen, layers=chosen.layers[:1]).verdict == "z2"
 
 
-def test_sentence_names_layers_and_network(content: Content) -> None:
+def test_sentence_names_layers_and_network(content: ReportContent) -> None:
     chosen = content.selection
     assert sentence(chosen) == "The network obeys nothing: layer 1 obeys z2, layer 2 obeys nothing."
     one, other = chosen.layers
@@ -48,7 +51,7 @@ def test_sentence_names_layers_and_network(content: Content) -> None:
     assert sentence(replace(chosen, layers=(one,))) == "The layer obeys z2."
 
 
-def test_page_is_self_contained_and_escaped(content: Content) -> None:
+def test_page_is_self_contained_and_escaped(content: ReportContent) -> None:
     text = page(content)
     assert "Turned digits &lt;named&gt;" in text
     assert "<named>" not in text
@@ -58,18 +61,25 @@ def test_page_is_self_contained_and_escaped(content: Content) -> None:
     assert "@import" not in text
 
 
-def test_every_share_is_in_the_heat_map(content: Content) -> None:
+def test_every_share_is_in_the_heat_map(content: ReportContent) -> None:
     shares = re.findall(r"--share:([0-9.]+)", page(content))
     wanted = [p.relative for s in content.selection.layers for p in s.paths]
     assert [float(s) for s in shares] == pytest.approx(wanted, abs=6e-4)
 
 
-def test_saved_content_gives_the_same_page(content: Content, tmp_path: Path) -> None:
+def test_saved_content_gives_the_same_page(content: ReportContent, tmp_path: Path) -> None:
+    content = replace(
+        content,
+        consequences=(Consequence("p4", -300.0, 0.95, note="best"), Consequence("chance")),
+        tables=(ReportTable("Confidence", ("layer", "confidence"), (("1", None),)),),
+    )
     saved = content.save(tmp_path / "report.json")
-    once = Content.load(saved)
+    once = ReportContent.load(saved)
     assert once.selection == content.selection
     assert once.history == content.history
-    twice = Content.load(once.save(tmp_path / "again.json"))
+    assert once.consequences == content.consequences
+    assert once.tables == content.tables
+    twice = ReportContent.load(once.save(tmp_path / "again.json"))
     assert page(once) == page(twice)
 
 
@@ -78,10 +88,10 @@ def test_a_file_that_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "report.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"report\.json"):
-        Content.load(path)
+        ReportContent.load(path)
 
 
-def test_history_without_evidence_or_accuracy_still_gives_a_page(content: Content) -> None:
+def test_history_without_evidence_or_accuracy_still_gives_a_page(content: ReportContent) -> None:
     bare = [
         replace(r, log_evidence=None, accuracy=None, validation_accuracy=None, precisions=None)
         for r in content.history
@@ -91,7 +101,7 @@ def test_history_without_evidence_or_accuracy_still_gives_a_page(content: Conten
     assert "Learned filters" not in page(replace(content, filters=(), errors=(), examples=()))
 
 
-def test_figures_are_written_as_png_and_svg(content: Content, tmp_path: Path) -> None:
+def test_figures_are_written_as_png_and_svg(content: ReportContent, tmp_path: Path) -> None:
     names = {p.name for p in save_figures(content, tmp_path)}
     kinds = ("selection", "precisions", "curves", "equivariance", "filters")
     assert names == {f"{k}.{s}" for k in kinds for s in ("png", "svg")}
@@ -103,15 +113,21 @@ def test_figures_are_written_as_png_and_svg(content: Content, tmp_path: Path) ->
             assert "<svg" in (tmp_path / name).read_text()[:2000]
 
 
-def test_the_figure_of_filters_shows_those_of_every_layer_and_path(content: Content) -> None:
+def test_the_figure_of_filters_shows_those_of_every_layer_and_path(content: ReportContent) -> None:
     figure = figures(content)["filters"]
     shown = [axis for axis in figure.axes if axis.images]
     assert len(shown) == len(content.filters)
     first = content.filters[0].filters
     (image,) = shown[0].images
-    values = np.ma.filled(np.ma.asarray(image.get_array()), np.nan)
-    np.testing.assert_array_equal(values[:, : first.shape[2]], first[0])
-    assert np.isnan(values[:, first.shape[2]]).all()
+    pixels = np.asarray(image.get_array(), float)
+    # No path of that kind is alive, so that all paths of the layer share the scale.
+    scale = max(np.abs(f.filters).max() for f in content.filters if f.layer == "layers.0")
+    strength = scale * pixels[..., 3] / 255
+    width = first.shape[2]
+    np.testing.assert_allclose(strength[:, :width], np.abs(first[0]), rtol=0, atol=scale / 500)
+    reddish = pixels[:, :width, 0] > pixels[:, :width, 2]
+    np.testing.assert_array_equal(reddish, first[0] >= 0)
+    assert (strength[:, width] == 0).all()
 
 
 def test_large_matrices_that_are_stored_as_such_are_shown() -> None:
@@ -125,7 +141,7 @@ def test_large_matrices_that_are_stored_as_such_are_shown() -> None:
     np.testing.assert_allclose(fc.filters[0], largest.numpy(), rtol=1e-6)
 
 
-def test_nothing_half_written_is_left(content: Content, tmp_path: Path) -> None:
+def test_nothing_half_written_is_left(content: ReportContent, tmp_path: Path) -> None:
     write_report(content, tmp_path / "deep" / "report.html")
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["report.html"]
 
@@ -156,7 +172,7 @@ def test_pictures_show_the_weights_of_each_path(network: Trunk) -> None:
     assert pictures["layers.0", "trivial"].filters.shape == (5, 8, 8)
 
 
-def test_shares_fit_a_narrow_terminal(content: Content) -> None:
+def test_shares_fit_a_narrow_terminal(content: ReportContent) -> None:
     console = Console(file=io.StringIO(), width=80)
     console.print(shares_table(content.selection))
     assert isinstance(console.file, io.StringIO)
@@ -172,15 +188,36 @@ def test_markdown_table_has_a_cell_for_each_column() -> None:
         markdown(["a", "b"], [[1]])
 
 
-def test_what_is_not_a_whole_report_is_named(content: Content, tmp_path: Path) -> None:
+def test_what_is_not_a_complete_report_is_named(content: ReportContent, tmp_path: Path) -> None:
     file = content.save(tmp_path / "report.json")
     whole = json.loads(file.read_text(encoding="utf-8"))
-    assert Content.load(file).selection == content.selection
+    assert ReportContent.load(file).selection == content.selection
     for damaged, message in (
-        ({"format": whole["format"]}, "is not a whole report: it lacks 'title'"),
-        ({**whole, "outcome": {"accuracy": 1.0, "colour": "red"}}, "is not a whole report"),
+        ({"format": whole["format"]}, "has format version None; this groupella reads version 2"),
+        ({"format": whole["format"], "version": 2}, "is not a complete report: it lacks 'title'"),
+        ({**whole, "held_out": {"accuracy": 1.0, "colour": "red"}}, "is not a complete report"),
         ([], "is not a report"),
     ):
         file.write_text(json.dumps(damaged), encoding="utf-8")
         with pytest.raises(ValueError, match=message):
-            Content.load(file)
+            ReportContent.load(file)
+
+
+def test_a_table_has_a_cell_for_each_column() -> None:
+    with pytest.raises(ValueError, match="'Confidence' has 1 cells for 2 columns"):
+        ReportTable("Confidence", ("layer", "confidence"), (("1",),))
+
+
+def test_consequences_fit_a_narrow_terminal_and_lose_no_character() -> None:
+    rows = [
+        Consequence("p4[x]", -300.0, 0.951, 0.21, 3e-7, 1_000_000),
+        Consequence("chance", accuracy=0.1),
+    ]
+    console = Console(file=io.StringIO(), width=80)
+    console.print(consequences_table(rows))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    for words in ("p4[x]", "−300.0", "95.1%", "0.210", "3e-07", "1,000,000", "chance", "10.0%"):
+        assert words in text
+    assert "…" not in text
+    assert "note" not in text

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from groupella.report import Content, page, write_report
+from groupella.report import ReportContent, page, write_report
 
 pytestmark = pytest.mark.slow
 SCHEMES = ("dark", "light")  # as chromium numbers them
@@ -105,7 +105,7 @@ def look(chromium: str, directory: Path, text: str, width: int, *options: str) -
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_layout_fits_phone_and_desk(
-    chromium: str, content: Content, tmp_path: Path, width: int
+    chromium: str, content: ReportContent, tmp_path: Path, width: int
 ) -> None:
     found = look(chromium, tmp_path, page([content, content]), width, "--window-size=1400,2700")
     assert found["width"] <= width
@@ -118,7 +118,7 @@ def test_layout_fits_phone_and_desk(
 
 
 def test_page_is_dark_for_readers_who_want_it_dark(
-    chromium: str, content: Content, tmp_path: Path
+    chromium: str, content: ReportContent, tmp_path: Path
 ) -> None:
     dark = look(chromium, tmp_path, page(content), 1280, in_scheme("dark"))
     assert _brightness(dark["back"]) < 60 < 180 < _brightness(dark["ink"])
@@ -126,7 +126,7 @@ def test_page_is_dark_for_readers_who_want_it_dark(
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_all_text_stands_out_from_what_is_behind_it(
-    chromium: str, content: Content, tmp_path: Path, scheme: str
+    chromium: str, content: ReportContent, tmp_path: Path, scheme: str
 ) -> None:
     """By the 4.5 : 1 of WCAG, also on the darkest cells and in paths that are dead."""
     first, second = content.selection.layers
@@ -147,7 +147,7 @@ def test_all_text_stands_out_from_what_is_behind_it(
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", [500, 1100])
 def test_page_opens_alone_and_is_drawn_without_a_word_on_the_console(
-    chromium: str, content: Content, tmp_path: Path, scheme: str, width: int
+    chromium: str, content: ReportContent, tmp_path: Path, scheme: str, width: int
 ) -> None:
     written = write_report(content, tmp_path / "report.html")
     shot = tmp_path / "shot.png"
@@ -170,7 +170,9 @@ def test_page_opens_alone_and_is_drawn_without_a_word_on_the_console(
     assert min(dark, light) > 1000
 
 
-def test_errors_of_a_page_would_be_seen(chromium: str, content: Content, tmp_path: Path) -> None:
+def test_errors_of_a_page_would_be_seen(
+    chromium: str, content: ReportContent, tmp_path: Path
+) -> None:
     text = page(content).replace("</body>", "<script>nothing_there()</script></body>")
     free = re.sub("<meta http-equiv[^>]*>", "", text)
     written = tmp_path / "broken.html"
@@ -188,7 +190,7 @@ def test_errors_of_a_page_would_be_seen(chromium: str, content: Content, tmp_pat
 
 
 def test_text_that_is_too_wide_or_too_small_would_be_seen(
-    chromium: str, content: Content, tmp_path: Path
+    chromium: str, content: ReportContent, tmp_path: Path
 ) -> None:
     wrong = '<pre style="width:3000px">wide</pre><p style="font-size:3px">small</p></main>'
     found = look(chromium, tmp_path, page(content).replace("</main>", wrong), 1280)

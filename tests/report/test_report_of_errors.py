@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from groupella.networks import Trunk
-from groupella.report import Content, LayerError, layer_errors, page
-from groupella.report._figures import _equivariance
-from groupella.report._measure import paired
+from groupella.report import LayerError, ReportContent, figures, layer_errors, page, paired
 
 ERRORS = (
     LayerError("layers.0", "z2", 0.11, 0.012),
@@ -22,7 +20,7 @@ ERRORS = (
 
 
 def test_the_table_of_the_page_has_every_error_in_its_place(
-    content: Content, read: Callable[[str], Any]
+    content: ReportContent, read: Callable[[str], Any]
 ) -> None:
     parsed = read(page(replace(content, errors=ERRORS)))
     groups, whens, *rows = parsed.table("measured equivariance error")
@@ -39,7 +37,7 @@ def test_the_table_of_the_page_has_every_error_in_its_place(
 
 
 def test_layers_that_pool_are_marked_as_compared_up_to_a_shift(
-    content: Content, network: Trunk, read: Callable[[str], Any]
+    content: ReportContent, network: Trunk, read: Callable[[str], Any]
 ) -> None:
     found = layer_errors(network)
     errors = paired(found, found, network)
@@ -49,13 +47,13 @@ def test_layers_that_pool_are_marked_as_compared_up_to_a_shift(
     text = page(replace(content, errors=tuple(one)))
     rows = read(text).table("measured equivariance error")[2:]
     assert [row[0] for row in rows] == ["layer 1layers.0", "layer 2ᵖlayers.1"]
-    assert "up to one shift a sample" in text
-    assert "up to one shift a sample" not in page(replace(content, errors=ERRORS))
+    assert "up to one shift per sample" in text
+    assert "up to one shift per sample" not in page(replace(content, errors=ERRORS))
 
 
-def test_the_figure_draws_every_error_under_its_name(content: Content) -> None:
+def test_the_figure_draws_every_error_under_its_name(content: ReportContent) -> None:
     drawn = {}
-    for axis in _equivariance(replace(content, errors=ERRORS)).axes:
+    for axis in figures(replace(content, errors=ERRORS))["equivariance"].axes:
         for line in axis.get_lines():
             drawn[axis.get_title(), line.get_label()] = list(line.get_ydata())
     assert drawn == {
