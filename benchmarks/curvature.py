@@ -28,7 +28,7 @@ from groupella.curvature import Curvature, curvature, exact, hypergradient, mc
 from groupella.evidence.likelihoods import Categorical
 from groupella.networks import preset
 from groupella.nn.circular import circular_conv
-from groupella.nn.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
+from groupella.nn.shared_maps import BasisMap, SharedLinearMap, record
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._curvature_peers import peers
@@ -67,7 +67,7 @@ class Windowed(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(nn.Conv2d(c_in, c_out, 3).weight.detach())
         self.omega = nn.Parameter(torch.tensor(0.5))
-        self.plain = ConvMap.circular("weight", c_in, c_out, (side, side), (3, 3))
+        self.sites = (side, side)
 
     def window(self) -> Tensor:
         o = torch.arange(-1.0, 2.0)
@@ -79,8 +79,9 @@ class Windowed(nn.Module):
         return y
 
     def shared_maps(self) -> dict[str, SharedLinearMap]:
-        window = torch.diag(self.window().flatten().repeat(self.weight.shape[1]))
-        return {"weight": ProjectedMap(self.plain, self.plain, window)}
+        c_out, c_in = self.weight.shape[:2]
+        basis = torch.diag(self.window().flatten()).reshape(9, 1, 1, 3, 3)
+        return {"weight": BasisMap("weight", basis, c_in, c_out, self.sites)}
 
 
 def stock_conv(c_in: int, c_out: int, side: int) -> nn.Module:

@@ -155,10 +155,7 @@ class BatchTape:
         for name, shared_map in maps:
             total = self.factors[name]
             if isinstance(shared_map, BlockMap) and not self.differentiable:
-                shape = shared_map.output_gram_shape
-                if total.output_gram.shape != shape:
-                    total.output_gram = total.output_gram.expand(shape).clone()
-                shared_map.add_output_gram(total.output_gram, g)
+                total.output_gram = shared_map.add_output_gram(total.output_gram, g)
             else:
                 total.output_gram = _plus(total.output_gram, self._output_gram(shared_map, g))
             total.output_rank += self._batch * (1 if self._reduce else shared_map.positions)

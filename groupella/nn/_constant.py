@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-class Exact:
+class Constant:
     """A float64 array, as a tensor of whatever dtype and device is needed."""
 
     def __init__(self, array: npt.ArrayLike) -> None:

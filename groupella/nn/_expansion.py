@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from groupella.bases import Basis
-from groupella.nn._constant import Exact
+from groupella.nn._constant import Constant
 
 LARGEST_PRODUCT = 2**22
 
@@ -25,10 +25,10 @@ class Expansion:
         self._labels: Tensor | None = None
         gather = basis.gather if basis.dim * basis.size > LARGEST_PRODUCT else None
         if gather is None:
-            self._numbers = Exact(basis.tensor.reshape(basis.dim, -1))
+            self._numbers = Constant(basis.tensor.reshape(basis.dim, -1))
         else:
             self._labels = torch.from_numpy(np.array(gather[0], dtype=np.int64).ravel())
-            self._numbers = Exact(gather[1].ravel())
+            self._numbers = Constant(gather[1].ravel())
 
     def __call__(self, u: Tensor) -> Tensor:
         """(k, dim) to (k, entries of a map)."""
@@ -42,4 +42,4 @@ class Expansion:
         """The basis maps (dim, *shape), dense."""
         if self._labels is None:
             return self._numbers.like(like).view(self.shape)
-        return Exact(self.basis.tensor).like(like)
+        return Constant(self.basis.tensor).like(like)

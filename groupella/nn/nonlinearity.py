@@ -10,12 +10,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from groupella.groups import FeatureSpace
+from groupella.nn._invariants import permutes_fibre_up_to_signs, permutes_sites
 
 ENTRYWISE: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -32,7 +32,20 @@ NORMS = ("squash", "norm_swish")
 
 
 class Pointwise(nn.Module):
-    """A function of single entries, on a fibre that permits it."""
+    """A function of single entries.
+
+    Parameters
+    ----------
+    space
+        The features it acts on.
+    function
+        "relu", "elu", "gelu", "silu", "softplus", "sigmoid", "tanh" or "identity".
+
+    Raises
+    ------
+    ValueError
+        If the function is unknown, or if it is not equivariant on this fibre.
+    """
 
     def __init__(self, space: FeatureSpace, function: str = "relu") -> None:
         super().__init__()
@@ -40,9 +53,10 @@ class Pointwise(nn.Module):
             raise ValueError(_unknown(function))
         self.space_in = self.space_out = space
         self.function = function
-        if function == "identity" or (space.fibre_permutes and _permutes_sites(space, signs=False)):
+        if function == "identity" or (space.fibre_permutes and permutes_sites(space)):
             return
-        if function in ODD and _permutes_sites(space, signs=True) and _signed_fibre(space):
+        signed = permutes_sites(space, signs=True) and permutes_fibre_up_to_signs(space)
+        if function in ODD and signed:
             return
         raise ValueError(
             f"{function} on single entries is not equivariant on {space}: the group does not "
@@ -58,13 +72,21 @@ class Pointwise(nn.Module):
 
 
 class FibreNorm(nn.Module):
-    """x η(r) / r for every fibre x, r = |x|: "squash" η = r / (1 + r), "norm_swish" η = r σ(r)."""
+    """x η(r) / r for every fibre x, r = |x|.
+
+    Parameters
+    ----------
+    space
+        The features it acts on; the group must permute the sites, up to signs.
+    function
+        "squash", η = r / (1 + r), or "norm_swish", η = r σ(r).
+    """
 
     def __init__(self, space: FeatureSpace, function: str = "squash") -> None:
         super().__init__()
         if function not in NORMS:
             raise ValueError(_unknown(function))
-        if not _permutes_sites(space, signs=True):
+        if not permutes_sites(space, signs=True):
             raise ValueError(f"{function}: the group of {space} mixes sites, not only fibres")
         self.space_in = self.space_out = space
         self.function = function
@@ -73,7 +95,7 @@ class FibreNorm(nn.Module):
         self.space_in.check(x)
         fibres = x.reshape(x.shape[0], self.space_in.channels, -1, *x.shape[2:])
         squared = fibres.square().sum(2, keepdim=True)
-        # The slope of the norm at 0 is infinite, that of x times a function of it is not.
+        # The norm has an infinite slope at 0; x times a function of the norm does not.
         norm = (squared + torch.finfo(x.dtype).tiny).sqrt()
         factor = 1 / (1 + norm) if self.function == "squash" else torch.sigmoid(norm)
         return (fibres * factor).reshape(x.shape)
@@ -83,22 +105,26 @@ class FibreNorm(nn.Module):
 
 
 def nonlinearity(space: FeatureSpace, function: str = "relu") -> nn.Module:
-    """The module for that name; an error where the fibre does not permit it."""
+    """The nonlinearity of that name, as a module without parameters.
+
+    Parameters
+    ----------
+    space
+        The features it acts on.
+    function
+        One of "relu", "elu", "gelu", "silu", "softplus", "sigmoid", "tanh", "identity" (entry by
+        entry), "squash", "norm_swish" (by the norm of a fibre).
+
+    Raises
+    ------
+    ValueError
+        If the function is unknown, or if it is not equivariant on this fibre.
+    """
     if function in ENTRYWISE:
         return Pointwise(space, function)
     if function in NORMS:
         return FibreNorm(space, function)
     raise ValueError(_unknown(function))
-
-
-def _permutes_sites(space: FeatureSpace, signs: bool) -> bool:
-    actions = [space.action(g) for g in space.generators(space.ambient)]
-    return all((a.permutation if signs else a.sites) is not None for a in actions)
-
-
-def _signed_fibre(space: FeatureSpace) -> bool:
-    matrices = [np.abs(space.fibre_matrix(g)) for g in space.generators(space.ambient)]
-    return all(np.array_equal(m, np.rint(m)) for m in matrices)
 
 
 def _unknown(function: str) -> str:

@@ -12,7 +12,7 @@ from groupella.evidence.likelihoods import Categorical, Gaussian, Likelihood
 from groupella.groups import GroupSet, translations
 from groupella.nn.circular import circular_conv
 from groupella.nn.paths import SparseConv, SparseFC
-from groupella.nn.shared_maps import ConvMap, ProjectedMap, SharedLinearMap, record
+from groupella.nn.shared_maps import BasisMap, SharedLinearMap, record
 
 STEP = 1e-5
 
@@ -24,7 +24,7 @@ class Windowed(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.randn(c_out, c_in, 3, 3) / 3)
         self.omega = nn.Parameter(torch.tensor(0.7))
-        self.plain = ConvMap.circular("weight", c_in, c_out, (side, side), (3, 3))
+        self.sites = (side, side)
 
     def window(self) -> Tensor:
         o = torch.arange(-1, 2, dtype=self.omega.dtype)
@@ -36,8 +36,9 @@ class Windowed(nn.Module):
         return y
 
     def shared_maps(self) -> dict[str, SharedLinearMap]:
-        functions = torch.diag(self.window().flatten().repeat(self.weight.shape[1]))
-        return {"weight": ProjectedMap(self.plain, self.plain, functions)}
+        c_out, c_in = self.weight.shape[:2]
+        basis = torch.diag(self.window().flatten()).reshape(9, 1, 1, 3, 3)
+        return {"weight": BasisMap("weight", basis, c_in, c_out, self.sites)}
 
 
 def windowed_network() -> nn.Module:

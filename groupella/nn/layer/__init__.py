@@ -1,9 +1,9 @@
 """The residual-pathway layer and the names of its paths."""
 
-from ._checks import check_groups as check_groups
+from ._members import strictest as strictest
 from ._names import VARIANTS as PATHS
 from ._names import planned as planned
 from ._residual import ResidualPathway as ResidualPathway
-from ._strictest import strictest as strictest
+from ._residual import check_groups as check_groups
 
 __all__ = ["PATHS", "ResidualPathway", "check_groups", "planned", "strictest"]

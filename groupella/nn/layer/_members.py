@@ -3,21 +3,21 @@
 Members with translations are group convolutions, a member without (or one given by generators) is
 a dense map in basis form, the trivial member is the free path. With increments every path spans
 what its member adds to the strictly smaller subspaces. Where dense members are among them,
-kernels are written out as matrices on the lattice so that all subspaces can be compared, and what
-comes out as a convolution becomes one again, unless its symmetry is known by generators only.
+kernels are expanded to matrices on the lattice so that all subspaces can be compared; increments
+that are convolutions become kernels again, unless their symmetry is known by generators only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from groupella.bases import Basis, KernelBasis, equivariant_basis, increments, kernel_basis
 from groupella.groups import FeatureSpace, GroupSet, Symmetry, is_inside
-from groupella.nn.paths import Conv, DenseBasis, GroupConv, Path
+from groupella.nn.paths import Path
 
 from ._embedding import Embedding
-from ._names import Spaces, free_path
+from ._names import Spaces, make_path, parsed_free
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,10 @@ class Members:
 
 def member_paths(groups: GroupSet, spaces: Spaces, free: str) -> Members:
     """One path for every member, as it is: subspaces of larger groups lie within the others."""
-    paths: dict[str, Path] = {}
-    for symmetry in groups:
-        if symmetry.is_trivial:
-            paths[symmetry.name] = free_path(free, spaces)
-        elif _convolves(symmetry, spaces.input):
-            paths[symmetry.name] = _convolution(symmetry, spaces, None)
-        else:
-            paths[symmetry.name] = _dense(symmetry, spaces, None)
+    paths = {
+        s.name: make_path(*parsed_free(free), spaces) if s.is_trivial else _path(None, s, spaces)
+        for s in groups
+    }
     subspaces = {name: members_containing(groups, path) for name, path in paths.items()}
     return Members(paths, subspaces)
 
@@ -55,27 +51,48 @@ def increment_paths(groups: GroupSet, spaces: Spaces, free: str) -> Members:
         parts = increments(bases)
         for name in parts.names:
             symmetry = symmetries.get(name) or groups.join(*name.split("&"))
-            found[name] = _part(parts[name], symmetry, spaces, embedding)
+            found[name] = _path(parts[name], symmetry, spaces, embedding)
             containing = [m for m in symmetries if name in parts.inside(m)]
             subspaces[name] = tuple(m for m in groups.names if m in (*containing, *trivial))
         overlapping = parts.overlapping
     for name in trivial:
-        found[name], subspaces[name] = free_path(free, spaces), (name,)
+        found[name], subspaces[name] = make_path(*parsed_free(free), spaces), (name,)
     order = [*(n for n in groups.names if n in found), *(n for n in found if n not in groups)]
     return Members({n: found[n] for n in order}, {n: subspaces[n] for n in order}, overlapping)
 
 
 def members_containing(groups: GroupSet, path: Path) -> tuple[str, ...]:
-    """The members to which a path is equivariant: those inside its symmetry."""
+    """The members to which a path is equivariant: those inside its symmetry.
+
+    On a single site translations do nothing and do not count.
+    """
     still = path.space_in.lattice.size == path.space_out.lattice.size == 1
-    return tuple(m.name for m in groups if _is_within(m, path.symmetry, still))
+    found = []
+    for member in groups:
+        if still and member.is_catalogue and path.symmetry.is_catalogue:
+            inside = len(member.point) <= 1 or set(member.point) <= set(path.symmetry.point)
+        else:
+            inside = is_inside(member, path.symmetry)
+        if inside:
+            found.append(member.name)
+    return tuple(found)
 
 
-def _is_within(member: Symmetry, symmetry: Symmetry, still: bool) -> bool:
-    """Inclusion of groups; on a single site translations do nothing and do not count."""
-    if still and member.is_catalogue and symmetry.is_catalogue:
-        return len(member.point) <= 1 or set(member.point) <= set(symmetry.point)
-    return is_inside(member, symmetry)
+def strictest(subspaces: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """The paths that are equivariant to the most members.
+
+    Parameters
+    ----------
+    subspaces
+        For each path the members to which it is equivariant, as in `ResidualPathway.subspaces`.
+
+    Returns
+    -------
+    tuple of str
+        The paths for which no other path is equivariant to all of their members and more.
+    """
+    inside = {path: set(members) for path, members in subspaces.items()}
+    return tuple(p for p in inside if not any(inside[p] < other for other in inside.values()))
 
 
 def _bases(
@@ -100,35 +117,20 @@ def _bases(
     return bases, embedding
 
 
-def _part(basis: Basis, symmetry: Symmetry, spaces: Spaces, embedding: Embedding | None) -> Path:
-    if embedding is not None and _convolves(symmetry, spaces.input):
-        basis = embedding.kernels(basis) or basis
-    if isinstance(basis, KernelBasis):
-        return _convolution(symmetry, spaces, basis)
-    return _dense(symmetry, spaces, basis)
-
-
-def _convolution(symmetry: Symmetry, spaces: Spaces, basis: KernelBasis | None) -> Path:
-    """Plain where every kernel is allowed: its factors are smaller than those of a basis."""
+def _path(
+    basis: Basis | None, symmetry: Symmetry, spaces: Spaces, embedding: Embedding | None = None
+) -> Path:
+    """The path of a basis, or of all maps that the symmetry permits."""
+    convolves = _convolves(symmetry, spaces.input)
+    if basis is not None:
+        if embedding is not None and convolves:
+            basis = embedding.kernels(basis) or basis
+        convolves = isinstance(basis, KernelBasis)
+    if not convolves:
+        return make_path("DENSE", "", spaces, symmetry, basis)
+    # Plain where every kernel is allowed: its factors are smaller than those of a basis.
     every = len(symmetry.point) <= 1 if basis is None else basis.dim == basis.size
-    if every:
-        return Conv(
-            spaces.input, spaces.inner, spaces.kernel_size, paper_biases=spaces.paper_biases
-        )
-    return GroupConv(
-        spaces.input,
-        spaces.inner,
-        symmetry,
-        spaces.kernel_size,
-        basis=basis,
-        paper_biases=spaces.paper_biases,
-    )
-
-
-def _dense(symmetry: Symmetry, spaces: Spaces, basis: Basis | None) -> Path:
-    return DenseBasis(
-        spaces.input, spaces.inner, symmetry, basis=basis, paper_biases=spaces.paper_biases
-    )
+    return make_path("CONV" if every else "GCONV", "", spaces, symmetry, basis)
 
 
 def _convolves(symmetry: Symmetry, space: FeatureSpace) -> bool:

@@ -15,7 +15,9 @@ import difflib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from groupella.bases import Basis
 from groupella.groups import FeatureSpace, GroupSet, Symmetry
 from groupella.nn.paths import (
     Conv,
@@ -54,17 +56,29 @@ class Spaces:
 
 @dataclass(frozen=True)
 class Planned:
-    """A path that a string names: `symmetry` is None where its kind says which."""
+    """A path that a string names: `symmetry` is None where its kind determines it."""
 
     name: str
-    token: str
     kind: str
     variant: str
     symmetry: Symmetry | None = None
 
 
 def planned(text: str, groups: GroupSet) -> list[Planned]:
-    """What a string such as "F-FC+CONV+GCONV/pointwise" asks for; what it cannot is an error."""
+    """The paths that a string such as "F-FC+CONV+GCONV/pointwise" names.
+
+    Parameters
+    ----------
+    text
+        Names joined by "+", each `name[:member][/variant]`; see `PATHS` for names and variants.
+    groups
+        The group set whose members the names refer to.
+
+    Raises
+    ------
+    ValueError
+        If a name, variant or member is unknown, or if a path occurs twice.
+    """
     found: dict[str, Planned] = {}
     for token in text.split("+"):
         for path in _planned(token.strip(), groups):
@@ -72,11 +86,6 @@ def planned(text: str, groups: GroupSet) -> list[Planned]:
                 raise ValueError(f"the path {path.name!r} occurs twice in {text!r}")
             found[path.name] = path
     return list(found.values())
-
-
-def named_paths(text: str, groups: GroupSet, spaces: Spaces) -> dict[str, Path]:
-    """The paths of such a string, by name."""
-    return {path.name: _made(path, spaces) for path in planned(text, groups)}
 
 
 def parsed_free(name: str) -> tuple[str, str]:
@@ -87,68 +96,54 @@ def parsed_free(name: str) -> tuple[str, str]:
     return kind, variant
 
 
-def free_path(name: str, spaces: Spaces) -> Path:
-    """A path without symmetry, straight to the pooled lattice."""
-    kind, variant = parsed_free(name)
-    biases = spaces.paper_biases
-    if kind == "FC":
-        return FullyConnected(spaces.input, spaces.outer, paper_biases=biases)
-    if kind == "S-FC":
-        return SparseFC(spaces.input, spaces.outer, paper_biases=biases)
-    if variant == "group":
-        return FactoredFC(spaces.input, spaces.outer, over="group", paper_biases=biases)
-    return FactoredFC(spaces.input, spaces.outer, paper_biases=biases)
+def make_path(
+    kind: str,
+    variant: str,
+    spaces: Spaces,
+    symmetry: Symmetry | None = None,
+    basis: Basis | None = None,
+) -> Path:
+    """A path of that kind; one without symmetry maps straight to the pooled lattice."""
+    target = spaces.outer if kind in FREE else spaces.inner
+    make: Callable[..., Path]
+    options: dict[str, Any] = {}
+    if kind in ("FC", "S-FC"):
+        make = FullyConnected if kind == "FC" else SparseFC
+    elif kind == "F-FC":
+        make, options = FactoredFC, {"over": variant or "lattice"}
+    elif kind == "DENSE":
+        make, options = DenseBasis, {"symmetry": symmetry, "basis": basis}
+    else:
+        options["kernel_size"] = spaces.kernel_size
+        if kind == "GCONV":
+            options["symmetry"] = symmetry
+        if variant in ("separable", "depthwise"):
+            make, options["depthwise"] = SeparableGroupConv, variant == "depthwise"
+        elif kind == "GCONV":
+            make, options["pointwise"] = GroupConv, variant == "pointwise"
+            options["basis"] = basis
+        else:
+            make = Conv if kind == "CONV" else SparseConv
+    return make(spaces.input, target, **options, paper_biases=spaces.paper_biases)
 
 
 def _planned(token: str, groups: GroupSet) -> Iterator[Planned]:
     kind, member, variant = _parsed(token)
     if kind in FREE:
         parsed_free(token)
-        yield Planned(kind, token, kind, variant)
+        yield Planned(kind, kind, variant)
     elif kind in ("CONV", "S-CONV"):
         if member:
             raise ValueError(
                 f"{kind} is equivariant to translations and takes no member: {token!r}"
             )
-        yield Planned(kind, token, kind, variant)
+        yield Planned(kind, kind, variant)
     else:
         symmetries = _members(kind, member, groups)
         for symmetry in symmetries:
             alone = len(symmetries) == 1 and not member
             name = kind if alone else f"{kind}:{symmetry.name}"
-            yield Planned(name, token, kind, variant, symmetry)
-
-
-def _made(path: Planned, spaces: Spaces) -> Path:
-    if path.kind in FREE:
-        return free_path(path.token, spaces)
-    if path.symmetry is not None:
-        return _equivariant(path.kind, path.variant, path.symmetry, spaces)
-    make: Callable[..., Path] = Conv if path.kind == "CONV" else SparseConv
-    return make(spaces.input, spaces.inner, spaces.kernel_size, paper_biases=spaces.paper_biases)
-
-
-def _equivariant(kind: str, variant: str, symmetry: Symmetry, spaces: Spaces) -> Path:
-    biases = spaces.paper_biases
-    if kind == "DENSE":
-        return DenseBasis(spaces.input, spaces.inner, symmetry, paper_biases=biases)
-    if variant in ("separable", "depthwise"):
-        return SeparableGroupConv(
-            spaces.input,
-            spaces.inner,
-            symmetry,
-            spaces.kernel_size,
-            depthwise=variant == "depthwise",
-            paper_biases=biases,
-        )
-    return GroupConv(
-        spaces.input,
-        spaces.inner,
-        symmetry,
-        spaces.kernel_size,
-        pointwise=variant == "pointwise",
-        paper_biases=biases,
-    )
+            yield Planned(name, kind, variant, symmetry)
 
 
 def _members(kind: str, member: str, groups: GroupSet) -> list[Symmetry]:

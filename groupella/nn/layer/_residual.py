@@ -2,11 +2,11 @@
 
     y = Σ_paths path(x) + bias
 
-with no factor in the forward pass; how much a layer uses of each path is in the paths' weights and
-their priors. With stride 2 the paths that keep the lattice are summed, their sum chooses a
-polyphase component for each sample and is sub-sampled to it; paths that map straight to the pooled
-lattice (FC, F-FC, S-FC) are added after, then the bias. So in the strict limit of each member, when
-only the paths of its subspace are left, the layer is exactly equivariant to it.
+with no factor in the forward pass: the weights of the paths and their priors determine how much a
+layer uses each path. With stride 2 the paths that keep the lattice are summed; their sum chooses a
+polyphase component for each sample and is sub-sampled to it. Paths that map straight to the pooled
+lattice (FC, F-FC, S-FC) are added after, then the bias. So the layer is exactly equivariant to a
+member when only the paths of its subspace are left.
 
 Unless curvature is recorded, all paths that are convolutions are computed as one (`_fusion.py`).
 """
@@ -16,30 +16,28 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
-from groupella.groups import FeatureSpace, GroupSet
-from groupella.nn._constant import Exact
-from groupella.nn._invariant_vectors import invariant_vectors
+from groupella.groups import FeatureSpace, GroupSet, Symmetry
+from groupella.nn._constant import Constant
+from groupella.nn._invariants import invariant_vectors
 from groupella.nn.paths import Path
-from groupella.nn.paths._checks import check_input
+from groupella.nn.paths._common import GAIN, check_input
 from groupella.nn.pooling import PolyphasePool, take_phase
-from groupella.nn.shared_maps import SharedLinearMap, record, recording
+from groupella.nn.pooling._phases import Norm
+from groupella.nn.shared_maps import BiasMap, SharedLinearMap, record, recording
 
-from ._bias import InvariantBiasMap
-from ._checks import check_dtype, check_groups
 from ._fusion import accumulate, convolve, is_plain
-from ._members import Members, increment_paths, member_paths, members_containing
-from ._names import Spaces, named_paths, parsed_free
-from ._strictest import strictest
+from ._members import Members, increment_paths, member_paths, members_containing, strictest
+from ._names import Spaces, make_path, parsed_free, planned
 
 Init = Literal["earn", "balanced"]
-Norm = Literal["inf", "l1", "l2"]
+PathMaker: TypeAlias = Callable[[FeatureSpace, FeatureSpace], Path]
+Paths: TypeAlias = "str | Mapping[str, nn.Module | PathMaker]"
 
-GAIN = 2.0**0.5
 SMALL = 0.03
 SMALL_PRECISION = 300.0
 
@@ -47,30 +45,57 @@ SMALL_PRECISION = 300.0
 class ResidualPathway(nn.Module):
     """A linear layer between two feature spaces with a path for every symmetry.
 
-    groups: the group set; both spaces are made from it (`groups.space`)
-    paths: None, one path for every member: translations ⋊ K a group convolution (plain where K is
-        trivial and nothing is subtracted), groups without translations and those of generators a
-        dense basis, the trivial member the `free` path. Or names, "F-FC+CONV+GCONV/pointwise" (see
-        `groupella.nn.layer.PATHS`). Or a mapping of names to paths, or to functions that make one
-        from (space_in, space_out), space_out on the input lattice.
-    stride: 1, or 2 to halve every side of the lattice; `space_out` is on the halved lattice
-    init: initial weights only. "balanced" gives all paths the same share of a Kaiming layer's
-        output variance, "earn" all of it to the strictest ones and 0.03 of their scale to the
-        others, which `initial_precisions` then hold at 300 instead of 1
-    increments: for `paths=None`, let every path span only what its member adds to the smaller
-        subspaces, orthogonally; else all of its member's subspace
-    kernel_size: odd, for the convolutions
-    bias: one number for every channel and invariant vector of its fibre, equal on all sites, so
-        that every member leaves it alone
-    paper_biases: instead, the biases of the published code, in every path: FC one per channel and
-        site, F-FC one per channel on the intermediate value and one per site, S-FC and CONV one per
-        channel (and fibre component), GCONV one per channel and stage. Those of FC and F-FC are
-        not invariant; they belong to the path and go with it
-    free: the path of the trivial member, "F-FC", "FC", "S-FC" or "F-FC/group"
-    norm: by which a phase is chosen at stride 2, see `groupella.nn.pooling.PolyphasePool`
+    Parameters
+    ----------
+    space_in, space_out
+        Input and output features, made with `groups.space`.
+    groups
+        The group set.
+    paths
+        `None`: one path per member. Translations ⋊ K become a group convolution (a plain one where
+        K is trivial and nothing is subtracted), groups without translations and groups given by
+        generators a dense basis, the trivial member the `free` path. Or names, such as
+        "F-FC+CONV+GCONV/pointwise" (see `groupella.nn.layer.PATHS`). Or a mapping of names to
+        paths, or to functions that make one from (space_in, space_out), where space_out is on the
+        input lattice.
+    stride
+        1, or 2 to halve every side of the lattice; `space_out` is on the halved lattice.
+    init
+        Initial weights. "balanced" gives all paths the same share of a Kaiming layer's output
+        variance. "earn" gives all of it to the strictest paths and 0.03 of their scale to the
+        others, whose `initial_precisions` are 300 instead of 1.
+    increments
+        For `paths=None`: let every path span only what its member adds to the smaller subspaces,
+        orthogonally; else the whole subspace of its member.
+    kernel_size
+        The window of convolutions: odd, one number or one for each axis.
+    bias
+        Add one number per channel and invariant vector of its fibre, equal on all sites, so that
+        every member leaves it unchanged.
+    paper_biases
+        Use the biases of the published code instead, in every path: FC one per channel and site,
+        F-FC one per channel on the intermediate value and one per site, S-FC and CONV one per
+        channel (and fibre component), GCONV one per channel and stage. Those of FC and F-FC are not
+        invariant; they belong to the path and are removed with it.
+    free
+        The path of the trivial member: "F-FC", "FC", "S-FC" or "F-FC/group".
+    norm
+        The norm that selects the phase at stride 2, see `groupella.nn.pooling.PolyphasePool`.
 
-    `paths` holds the modules by name, `subspaces` the members whose subspace contains each path,
-    `overlapping` the pairs of paths that increments could not make orthogonal.
+    Attributes
+    ----------
+    paths
+        The modules by name.
+    subspaces
+        For each path, the members whose subspace contains it.
+    overlapping
+        The pairs of paths that increments could not make orthogonal.
+
+    References
+    ----------
+    van der Ouderaa, Immer and van der Wilk, "Learning Layer-wise Equivariances Automatically using
+    Gradients", NeurIPS 2023. Finzi, Benton and Wilson, "Residual Pathway Priors for Soft
+    Equivariance Constraints", NeurIPS 2021.
     """
 
     def __init__(
@@ -78,9 +103,7 @@ class ResidualPathway(nn.Module):
         space_in: FeatureSpace,
         space_out: FeatureSpace,
         groups: GroupSet,
-        paths: str
-        | Mapping[str, nn.Module | Callable[[FeatureSpace, FeatureSpace], Path]]
-        | None = None,
+        paths: Paths | None = None,
         *,
         stride: int = 1,
         init: Init = "earn",
@@ -111,7 +134,7 @@ class ResidualPathway(nn.Module):
             made = _given(paths, groups, spaces)
         self.paths = nn.ModuleDict(made.paths)  # type: ignore[arg-type]
         self.subspaces, self.overlapping = made.subspaces, made.overlapping
-        self._vectors = Exact(invariant_vectors(space_out))
+        self._vectors = Constant(invariant_vectors(space_out))
         self.bias = (
             nn.Parameter(torch.zeros(space_out.channels, self._vectors.shape[0]))
             if bias and not paper_biases and self._vectors.shape[0]
@@ -121,7 +144,7 @@ class ResidualPathway(nn.Module):
 
     @property
     def strictest(self) -> tuple[str, ...]:
-        """The paths that lie in the most members: no other path lies in all of theirs and more."""
+        """The paths that are equivariant to the most members, see `strictest`."""
         return strictest(self.subspaces)
 
     @property
@@ -135,7 +158,7 @@ class ResidualPathway(nn.Module):
 
     @property
     def initial_precisions(self) -> dict[str, float]:
-        """Prior precisions that go with `init`: 1, and 300 for a path that starts small."""
+        """Initial prior precisions for `init`: 1, and 300 for a path that starts small."""
         first = self.strictest
         held = SMALL_PRECISION if self.init == "earn" else 1.0
         return {name: 1.0 if name in first else held for name in self.paths}
@@ -150,17 +173,19 @@ class ResidualPathway(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
-        check_dtype(self, x)
+        _check_dtype(self, x)
         plain = [] if recording() else [p for p in self.paths.values() if is_plain(p)]
         bias = None if self.bias is None else self._spread(self.bias)
-        # Added before the pooling, a bias would have a say in the choice of the phase.
-        inside = bool(plain) and bias is not None and self.pool is None and _is_constant(bias)
-        inner, outer = self._sums(x, plain, bias.flatten() if inside and bias is not None else None)
+        # Added before the pooling, a bias would influence the choice of the phase.
+        inside = bias if plain and self.pool is None else None
+        if inside is not None:
+            inside = inside.flatten() if inside.numel() == len(inside) else None
+        inner, outer = self._sums(x, plain, inside)
         if self.pool is not None and inner is not None:
             inner = take_phase(inner, self.pool.choose(inner))
         terms = [y for y in (inner, outer) if y is not None]
         y = terms[0] if len(terms) == 1 else terms[0] + terms[1]
-        if bias is not None and not inside:
+        if bias is not None and inside is None:
             y = y + bias
             record(self, "bias", x, y)
         return y
@@ -194,14 +219,38 @@ class ResidualPathway(nn.Module):
         return spread.view(-1, *vectors.shape[2:])
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
-        """That of the bias; the paths have their own."""
+        """The map of the bias, ∂y/∂b(c, i) = v_i; the paths have their own."""
         if self.bias is None:
             return {}
         vectors = self._vectors.like(self.bias)
-        return {"bias": InvariantBiasMap("bias", vectors, self.space_out.channels)}
+        vectors = vectors.reshape(*vectors.shape[:2], -1)
+        c, (_, fibre, sites) = len(self.bias), vectors.shape
+
+        def gradient(g: Tensor) -> Tensor:
+            z = g.reshape(g.shape[0], c, fibre, -1)
+            z = z.sum(3, keepdim=True) if sites == 1 else z
+            return torch.einsum("ncfp,vfp->ncv", z, vectors).flatten(1)
+
+        return {"bias": BiasMap("bias", gradient)}
 
     def strict(self, name: str) -> ResidualPathway:
-        """This layer with only the paths in the subspace of that member; parameters are shared."""
+        """This layer with only the paths in the subspace of one member.
+
+        Parameters
+        ----------
+        name
+            The name of the member.
+
+        Returns
+        -------
+        ResidualPathway
+            A layer that shares its parameters with this one and is exactly equivariant.
+
+        Raises
+        ------
+        ValueError
+            If there is no such member, or if it has no path.
+        """
         name = self.groups.member(name).name
         kept = [path for path, members in self.subspaces.items() if name in members]
         if not kept:
@@ -209,7 +258,7 @@ class ResidualPathway(nn.Module):
         return self.only(kept)
 
     def only(self, names: Sequence[str]) -> ResidualPathway:
-        """This layer with only those paths; parameters are shared."""
+        """This layer with only the named paths; parameters are shared."""
         unknown = [n for n in names if n not in self.paths]
         if unknown or not names:
             raise ValueError(f"paths of this layer are {', '.join(self.paths)}, got {list(names)}")
@@ -231,9 +280,30 @@ class ResidualPathway(nn.Module):
         return text
 
 
-def _is_constant(bias: Tensor) -> bool:
-    """Whether it is the same on all sites."""
-    return bias.numel() == len(bias)
+def check_groups(groups: object) -> None:
+    """Raise a TypeError, with the remedy, unless `groups` is a GroupSet."""
+    if isinstance(groups, GroupSet):
+        return
+    kind = type(groups).__name__
+    hint = ""
+    if isinstance(groups, list | tuple | set | frozenset):
+        hint = f": GroupSet(*{kind})"
+    elif isinstance(groups, Symmetry):
+        hint = f": GroupSet({groups.name})"
+    raise TypeError(f"groups is a GroupSet, got a {kind}{hint}")
+
+
+def _check_dtype(module: nn.Module, x: Tensor) -> None:
+    """Raise unless input and parameters have one dtype, or autocast is enabled."""
+    parameter = next(module.parameters(), None)
+    if parameter is None or parameter.dtype == x.dtype or not x.is_floating_point():
+        return
+    if torch.is_autocast_enabled(x.device.type):
+        return
+    raise TypeError(
+        f"{type(module).__name__} has parameters of {parameter.dtype}, got an input of {x.dtype}: "
+        f"convert one of them, x.to({parameter.dtype}) or module.to({x.dtype})"
+    )
 
 
 def _checked(
@@ -258,15 +328,14 @@ def _checked(
     return inner
 
 
-def _given(
-    paths: str | Mapping[str, nn.Module | Callable[[FeatureSpace, FeatureSpace], Path]],
-    groups: GroupSet,
-    spaces: Spaces,
-) -> Members:
+def _given(paths: Paths, groups: GroupSet, spaces: Spaces) -> Members:
+    """The paths that the user named or made."""
     if isinstance(paths, str):
-        found = named_paths(paths, groups, spaces)
+        found = {
+            p.name: make_path(p.kind, p.variant, spaces, p.symmetry) for p in planned(paths, groups)
+        }
     elif isinstance(paths, Mapping):
-        found = {name: _object(name, path, spaces) for name, path in paths.items()}
+        found = {name: _own(name, path, spaces) for name, path in paths.items()}
     else:
         raise TypeError(
             f"paths is None, a string of names or a mapping of names to paths, got {paths!r}"
@@ -276,9 +345,7 @@ def _given(
     return Members(found, {name: members_containing(groups, p) for name, p in found.items()})
 
 
-def _object(
-    name: str, path: nn.Module | Callable[[FeatureSpace, FeatureSpace], Path], spaces: Spaces
-) -> Path:
+def _own(name: str, path: nn.Module | PathMaker, spaces: Spaces) -> Path:
     made = path if isinstance(path, nn.Module) else path(spaces.input, spaces.inner)
     if not isinstance(made, Path) or not isinstance(made, nn.Module):
         raise TypeError(

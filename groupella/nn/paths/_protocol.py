@@ -41,7 +41,7 @@ class Convolution(Protocol):
 
     Its `forward(x)` equals `circular_conv(x, self.filter(), self.filter_bias())`, apart from what
     it records. A layer may then add its filter to those of other such paths and convolve once. A
-    subclass with a `forward` of its own promises nothing until it defines both methods anew.
+    subclass that overrides `forward` promises nothing unless it overrides both methods too.
     """
 
     def filter(self) -> Tensor:

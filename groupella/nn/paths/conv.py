@@ -16,15 +16,22 @@ from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, Symmetry, translations, trivial
 from groupella.nn.circular import circular_conv
-from groupella.nn.shared_maps import BiasMap, ConvMap, LinearMap, SharedLinearMap, record
+from groupella.nn.shared_maps import ConvMap, LinearMap, SharedLinearMap, record
 
-from ._checks import GAIN, check_input, check_same_lattice, check_spaces, kernel_shape
+from ._common import GAIN, add_bias, check_convolution, check_input, draw, maps, new_bias
 
 
 class Conv(nn.Module):
     """A circular convolution with `weight` (C'·F', C·F, *kernel).
 
-    `paper_biases`: one bias per channel (and fibre component), as in the published code.
+    Parameters
+    ----------
+    space_in, space_out
+        Features on the same lattice.
+    kernel_size
+        Odd: one number, or one for each axis of the lattice.
+    paper_biases
+        Add one bias per channel (and fibre component), as the published code does.
     """
 
     def __init__(
@@ -36,19 +43,15 @@ class Conv(nn.Module):
         paper_biases: bool = False,
     ) -> None:
         super().__init__()
-        check_spaces("Conv", space_in, space_out)
-        check_same_lattice("Conv", space_in, space_out)
+        kernel = check_convolution("Conv", space_in, space_out, kernel_size)
         self.space_in, self.space_out = space_in, space_out
         self.symmetry = all_translations(space_in)
-        kernel = kernel_shape("Conv", kernel_size, space_in.lattice.dim)
         self.weight = nn.Parameter(torch.empty(space_out.shape[0], space_in.shape[0], *kernel))
-        self.bias = nn.Parameter(torch.zeros(space_out.shape[0])) if paper_biases else None
+        self.bias = new_bias(space_out.shape[0], paper_biases)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
-        nn.init.normal_(self.weight, std=gain * prod(self.weight.shape[1:]) ** -0.5)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        draw(self.weight, gain * prod(self.weight.shape[1:]) ** -0.5, self.bias)
 
     def filter(self) -> Tensor:
         """`weight` itself."""
@@ -61,28 +64,18 @@ class Conv(nn.Module):
         check_input(self.space_in, x)
         y = torus_conv(x, self.filter())
         record(self, "weight", x, y)
-        if self.bias is not None:
-            y = y + self.bias.view(-1, *[1] * (x.dim() - 2))
-            record(self, "bias", x, y)
-        return y
+        return add_bias(self, x, y)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
-        c_out, c = self.weight.shape[:2]
+        c_out, c, *kernel = self.weight.shape
         sites = self.space_in.lattice.shape
-        maps: dict[str, SharedLinearMap] = {
-            "weight": ConvMap.circular("weight", c, c_out, sites, self.weight.shape[2:])
-            if sites
-            else LinearMap("weight", c, c_out)
-        }
-        if self.bias is not None:
-            maps["bias"] = BiasMap.of_channels("bias", c_out)
-        return maps
+        if not sites:
+            return maps(LinearMap("weight", c, c_out), self.bias)
+        return maps(ConvMap.circular("weight", c, c_out, sites, kernel), self.bias)
 
     def extra_repr(self) -> str:
-        return (
-            f"{self.space_in.shape} -> {self.space_out.shape}, "
-            f"kernel_size={tuple(self.weight.shape[2:])}"
-        )
+        kernel = tuple(self.weight.shape[2:])
+        return f"{self.space_in.shape} -> {self.space_out.shape}, kernel_size={kernel}"
 
 
 def torus_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1) -> Tensor:

@@ -17,20 +17,31 @@ from torch.nn import functional as F
 from groupella.bases import Basis, equivariant_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.nn._expansion import Expansion
-from groupella.nn.shared_maps import BiasMap, DenseBasisMap, SharedLinearMap, record
+from groupella.nn.shared_maps import BasisMap, SharedLinearMap, record
 
-from ._checks import GAIN, check_input, check_spaces
-from .group_conv import add_channel_bias
+from ._common import GAIN, add_bias, check_input, check_spaces, draw, maps, new_bias
 
 LARGEST_MATRIX = 2**26
 
 
 class DenseBasis(nn.Module):
-    """Coefficients `weight` (C', C, n_b) of a basis of equivariant maps.
+    """Coefficients `weight` (C', C, n_b) of a basis of equivariant maps (Finzi et al. 2021).
 
-    symmetry: any group contained in the ambient symmetry of the spaces
-    basis: maps to take instead of the whole space, such as an increment
-    paper_biases: one bias per channel, equal on fibre and sites
+    Parameters
+    ----------
+    space_in, space_out
+        Features of one group set, on any two lattices.
+    symmetry
+        Any group contained in the ambient symmetry of the spaces.
+    basis
+        Maps to use instead of the whole equivariant space, such as an increment.
+    paper_biases
+        Add one bias per channel, equal on fibre and sites.
+
+    Raises
+    ------
+    ValueError
+        If the matrix would have more than 2²⁶ entries, or if only zero is equivariant.
     """
 
     def __init__(
@@ -44,8 +55,7 @@ class DenseBasis(nn.Module):
     ) -> None:
         super().__init__()
         check_spaces("DenseBasis", space_in, space_out)
-        entries = space_in.size * space_out.size
-        if entries > LARGEST_MATRIX:
+        if space_in.size * space_out.size > LARGEST_MATRIX:
             raise ValueError(
                 f"DenseBasis forms the whole matrix, {space_out.size} × {space_in.size} here, more "
                 f"than {LARGEST_MATRIX} entries; use GroupConv (translations) or a smaller lattice"
@@ -59,46 +69,30 @@ class DenseBasis(nn.Module):
             )
         self.basis = Expansion(basis)
         self.weight = nn.Parameter(torch.empty(space_out.channels, space_in.channels, basis.dim))
-        self.bias = nn.Parameter(torch.zeros(space_out.channels)) if paper_biases else None
+        self.bias = new_bias(space_out.channels, paper_biases)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
         _, c, n_b = self.weight.shape
         power = c * n_b * self.space_out.channels / self.space_out.size
-        nn.init.normal_(self.weight, std=gain * power**-0.5)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        draw(self.weight, gain * power**-0.5, self.bias)
 
     def matrix(self) -> Tensor:
         """The expanded matrix (space_out.size, space_in.size)."""
         c_out, c, n_b = self.weight.shape
-        v_out, v = self._sizes()
         flat = self.basis(self.weight.view(-1, n_b))
-        return flat.reshape(c_out, c, v_out, v).transpose(1, 2).reshape(c_out * v_out, c * v)
+        blocks = flat.reshape(c_out, c, self.space_out.size // c_out, self.space_in.size // c)
+        return blocks.transpose(1, 2).reshape(self.space_out.size, self.space_in.size)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
         y = F.linear(x.flatten(1), self.matrix()).view(-1, *self.space_out.shape)
         record(self, "weight", x, y)
-        if self.bias is not None:
-            y = add_channel_bias(y, self.bias)
-            record(self, "bias", x, y)
-        return y
+        return add_bias(self, x, y)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c_out, c, _ = self.weight.shape
-        basis = self.basis.tensor(self.weight)
-        maps: dict[str, SharedLinearMap] = {"weight": DenseBasisMap("weight", basis, c, c_out)}
-        if self.bias is not None:
-            maps["bias"] = BiasMap.of_channels("bias", c_out)
-        return maps
-
-    def _sizes(self) -> tuple[int, int]:
-        """V' and V, fibre × sites of one channel."""
-        return (
-            self.space_out.size // self.space_out.channels,
-            self.space_in.size // self.space_in.channels,
-        )
+        return maps(BasisMap("weight", self.basis.tensor(self.weight), c, c_out), self.bias)
 
     def extra_repr(self) -> str:
         return (

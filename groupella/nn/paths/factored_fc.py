@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, Symmetry, trivial
+from groupella.nn._layout import block_major, block_product
 from groupella.nn.shared_maps import BiasMap, BlockMap, SharedLinearMap, Sharing, record
 
-from ._block_product import block_major, block_product
-from ._checks import GAIN, check_input, check_spaces
+from ._common import GAIN, check_input, check_spaces, draw, new_bias
 
 Points = Literal["lattice", "group"]
 
@@ -27,10 +27,17 @@ Points = Literal["lattice", "group"]
 class FactoredFC(nn.Module):
     """Factors `theta1` (C', C, P') and `theta2` (C', C, P).
 
-    over: the points p, "lattice" (sites) or "group" (fibre × sites)
-    sharing: how the blocks of a factor share curvature, see `groupella.nn.shared_maps.BlockMap`
-    paper_biases: those of the published code, one per output channel c' on every z(c', c) and one
-        per output point p'
+    Parameters
+    ----------
+    space_in, space_out
+        Features of one group set, on any two lattices.
+    over
+        The points p: "lattice" (sites) or "group" (fibre × sites).
+    sharing
+        How the blocks of a factor share curvature, see `groupella.nn.shared_maps.BlockMap`.
+    paper_biases
+        Add the biases of the published code: one per output channel c' on every z(c', c), and one
+        per output point p'.
     """
 
     def __init__(
@@ -51,18 +58,15 @@ class FactoredFC(nn.Module):
         c_out, p_out = channels_and_points(space_out, over)
         self.theta1 = nn.Parameter(torch.empty(c_out, c, p_out))
         self.theta2 = nn.Parameter(torch.empty(c_out, c, p))
-        self.channel_bias = nn.Parameter(torch.zeros(c_out)) if paper_biases else None
-        self.point_bias = nn.Parameter(torch.zeros(p_out)) if paper_biases else None
+        self.channel_bias = new_bias(c_out, paper_biases)
+        self.point_bias = new_bias(p_out, paper_biases)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
-        """θ₂ keeps the variance, so that a small gain makes the output small and not z."""
+        """Draw new weights; θ₂ keeps the variance, so that a small gain affects y and not z."""
         _, c, p = self.theta2.shape
-        nn.init.normal_(self.theta2, std=p**-0.5)
-        nn.init.normal_(self.theta1, std=gain * c**-0.5)
-        for bias in (self.channel_bias, self.point_bias):
-            if bias is not None:
-                nn.init.zeros_(bias)
+        draw(self.theta2, p**-0.5, self.channel_bias)
+        draw(self.theta1, gain * c**-0.5, self.point_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -91,9 +95,9 @@ class FactoredFC(nn.Module):
             "theta2": BlockMap("theta2", c, p, c_out, axes="obi", sharing=self.sharing),
         }
         if self.channel_bias is not None:
-            maps["channel_bias"] = BiasMap("channel_bias", view=(1, c_out), output=(c, c_out))
+            maps["channel_bias"] = BiasMap.of_features("channel_bias", c_out)
         if self.point_bias is not None:
-            maps["point_bias"] = BiasMap("point_bias", view=(1, p_out), output=(c_out, p_out))
+            maps["point_bias"] = BiasMap.of_features("point_bias", p_out)
         return maps
 
     def extra_repr(self) -> str:

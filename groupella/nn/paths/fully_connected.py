@@ -16,13 +16,18 @@ from torch.nn import functional as F
 from groupella.groups import FeatureSpace, Symmetry, trivial
 from groupella.nn.shared_maps import BiasMap, LinearMap, SharedLinearMap, record
 
-from ._checks import GAIN, check_input, check_spaces
+from ._common import GAIN, check_input, check_spaces, draw, new_bias
 
 
 class FullyConnected(nn.Module):
     """A dense matrix `weight` (C'·P', C·P), rows and columns in memory order.
 
-    `paper_biases`: one bias per channel and site, as in the published code.
+    Parameters
+    ----------
+    space_in, space_out
+        Features of one group set, on any two lattices.
+    paper_biases
+        Add one bias per channel and site, as the published code does.
     """
 
     def __init__(
@@ -33,13 +38,11 @@ class FullyConnected(nn.Module):
         self.space_in, self.space_out = space_in, space_out
         self.symmetry: Symmetry = trivial()
         self.weight = nn.Parameter(torch.empty(space_out.size, space_in.size))
-        self.bias = nn.Parameter(torch.zeros(space_out.shape)) if paper_biases else None
+        self.bias = new_bias(space_out.shape, paper_biases)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
-        nn.init.normal_(self.weight, std=gain * self.space_in.size**-0.5)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        draw(self.weight, gain * self.space_in.size**-0.5, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -51,13 +54,12 @@ class FullyConnected(nn.Module):
         return y
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
+        size = self.space_out.size
         maps: dict[str, SharedLinearMap] = {
-            "weight": LinearMap("weight", self.space_in.size, self.space_out.size)
+            "weight": LinearMap("weight", self.space_in.size, size),
+            "bias": BiasMap.of_features("bias", size),
         }
-        if self.bias is not None:
-            size = (self.space_out.size,)
-            maps["bias"] = BiasMap("bias", view=size, output=size)
-        return maps
+        return maps if self.bias is not None else {"weight": maps["weight"]}
 
     def extra_repr(self) -> str:
         return f"{self.space_in.shape} -> {self.space_out.shape}"

@@ -22,27 +22,35 @@ from torch import Tensor, nn
 from groupella.bases import KernelBasis, kernel_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.nn._expansion import Expansion
-from groupella.nn.shared_maps import BasisConvMap, BiasMap, SharedLinearMap, record
+from groupella.nn.shared_maps import BasisMap, SharedLinearMap, record
 
-from ._checks import (
-    GAIN,
-    check_convolves,
-    check_input,
-    check_same_lattice,
-    check_spaces,
-    kernel_shape,
-)
+from ._common import GAIN, add_bias, check_convolution, check_input, draw, maps, new_bias
 from .conv import torus_conv
 
 
 class GroupConv(nn.Module):
     """Coefficients `weight` (C', C, n_b) of a basis of equivariant kernels.
 
-    symmetry: translations ⋊ a point group, contained in the ambient symmetry of the spaces
-    pointwise: only kernels diagonal in the fibre; the fibres must be equal, and permuted (up to
-        signs) by the point group
-    basis: a kernel basis to take instead of the whole space, such as an increment
-    paper_biases: one bias per channel, equal on the fibre, as in the published code
+    Parameters
+    ----------
+    space_in, space_out
+        Features on the same lattice.
+    symmetry
+        Translations ⋊ a point group, contained in the ambient symmetry of the spaces.
+    kernel_size
+        Odd: one number, or one for each axis of the lattice.
+    pointwise
+        Use only kernels that are diagonal in the fibre. The fibres must be equal, and permuted (up
+        to signs) by the point group.
+    basis
+        A kernel basis to use instead of the whole equivariant space, such as an increment.
+    paper_biases
+        Add one bias per channel, equal on the fibre, as the published code does.
+
+    Raises
+    ------
+    ValueError
+        If the symmetry lacks the translations, or if only zero is equivariant.
     """
 
     def __init__(
@@ -57,31 +65,26 @@ class GroupConv(nn.Module):
         paper_biases: bool = False,
     ) -> None:
         super().__init__()
-        check_spaces("GroupConv", space_in, space_out)
-        check_same_lattice("GroupConv", space_in, space_out)
-        check_convolves("GroupConv", symmetry)
-        kernel_size = kernel_shape("GroupConv", kernel_size, space_in.lattice.dim)
+        window = check_convolution("GroupConv", space_in, space_out, kernel_size, symmetry)
         self.space_in, self.space_out, self.symmetry = space_in, space_out, symmetry
         if basis is None:
-            basis = kernel_basis(space_in, space_out, symmetry, kernel_size)
+            basis = kernel_basis(space_in, space_out, symmetry, window)
         if pointwise:
             basis = diagonal_kernels(space_in, space_out, symmetry, basis)
         if not basis.dim:
             raise ValueError(
                 f"GroupConv: only zero is {symmetry}-equivariant from {space_in.fibre} to "
-                f"{space_out.fibre} with kernels of size {kernel_size}; take another fibre"
+                f"{space_out.fibre} with kernels of size {window}; take another fibre"
             )
         self.basis = Expansion(basis)
         self.weight = nn.Parameter(torch.empty(space_out.channels, space_in.channels, basis.dim))
-        self.bias = nn.Parameter(torch.zeros(space_out.channels)) if paper_biases else None
+        self.bias = new_bias(space_out.channels, paper_biases)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
         _, c, n_b = self.weight.shape
         power = c * n_b / self.space_out.fibre_size
-        nn.init.normal_(self.weight, std=gain * power**-0.5)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        draw(self.weight, gain * power**-0.5, self.bias)
 
     def filter(self) -> Tensor:
         """The expanded filter (C'·F', C·F, *window)."""
@@ -101,20 +104,12 @@ class GroupConv(nn.Module):
         check_input(self.space_in, x)
         y = torus_conv(x, self.filter())
         record(self, "weight", x, y)
-        if self.bias is not None:
-            y = add_channel_bias(y, self.bias)
-            record(self, "bias", x, y)
-        return y
+        return add_bias(self, x, y)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c_out, c, _ = self.weight.shape
         basis = self.basis.tensor(self.weight)
-        maps: dict[str, SharedLinearMap] = {
-            "weight": BasisConvMap("weight", basis, c, c_out, self.space_in.lattice.shape)
-        }
-        if self.bias is not None:
-            maps["bias"] = BiasMap.of_channels("bias", c_out)
-        return maps
+        return maps(BasisMap("weight", basis, c, c_out, self.space_in.lattice.shape), self.bias)
 
     def extra_repr(self) -> str:
         return (
@@ -129,7 +124,7 @@ def diagonal_kernels(
     symmetry: Symmetry,
     basis: KernelBasis,
 ) -> KernelBasis:
-    """Those of the basis kernels that are zero off the fibre's diagonal.
+    """The basis kernels that are zero off the fibre's diagonal.
 
     Where the group permutes the fibre up to signs, a pair (f, f) moves to a pair of that kind, so
     every orbit of entries lies on the diagonal or off it and nothing is lost by the selection.
@@ -150,9 +145,3 @@ def diagonal_kernels(
     entries = np.repeat(off, basis.size // len(off)).astype(np.float64)
     kept = np.asarray(abs(basis.matrix) @ entries) < 1e-12
     return KernelBasis(basis.shape, basis.matrix[kept], "diagonal", basis.strictness)
-
-
-def add_channel_bias(y: Tensor, bias: Tensor) -> Tensor:
-    """One number for each channel, equal on its fibre and on all sites: y (N, C·F, *sites)."""
-    fibre = y.shape[1] // len(bias)
-    return y + bias.repeat_interleave(fibre).view(-1, *[1] * (y.dim() - 2))

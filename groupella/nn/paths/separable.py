@@ -6,8 +6,8 @@ depthwise separable  the same θ₁, then θ₂(c, f⁻¹f') within each channel
 
 written for a regular fibre; in general each stage is a basis of the equivariant kernels of its
 kind: diagonal in the fibre (θ₁), of one site (θ₂), the identity on fibre and sites (θ₃). Every
-stage is a shared linear map of its own. The counts are those of the published table, nine a channel
-and four a pair for p4 with 3×3 windows.
+stage is a shared linear map of its own. The numbers of parameters are those of the published table:
+nine per channel and four per pair of channels for p4 with 3×3 windows.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from torch import Tensor, nn
 from groupella.bases import KernelBasis, kernel_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.nn._expansion import Expansion
-from groupella.nn.shared_maps import BiasMap, SharedLinearMap, record
+from groupella.nn.shared_maps import BasisMap, SharedLinearMap, record
 
-from ._checks import (
-    GAIN,
-    check_convolves,
-    check_input,
-    check_same_lattice,
-    check_spaces,
-    kernel_shape,
-)
-from ._depthwise_map import DepthwiseBasisMap
+from ._common import GAIN, add_bias, check_convolution, check_input, draw, maps, new_bias
 from .conv import torus_conv
-from .group_conv import GroupConv, add_channel_bias, diagonal_kernels
+from .group_conv import GroupConv, diagonal_kernels
 
 
 class SeparableGroupConv(nn.Module):
     """The stages `spatial`, `fibre` and, where `depthwise`, `channels`, one after the other.
 
-    symmetry: translations ⋊ a point group that permutes the input fibre (up to signs)
-    depthwise: mix fibre elements within channels and channels apart from them
-    paper_biases: one bias per channel after every stage, as in the published code
+    Parameters
+    ----------
+    space_in, space_out
+        Features on the same lattice.
+    symmetry
+        Translations ⋊ a point group that permutes the input fibre (up to signs).
+    kernel_size
+        Odd: one number, or one for each axis of the lattice.
+    depthwise
+        Mix fibre elements within channels, and channels in a stage of their own.
+    paper_biases
+        Add one bias per channel after every stage, as the published code does.
     """
 
     def __init__(
@@ -55,10 +56,7 @@ class SeparableGroupConv(nn.Module):
         paper_biases: bool = False,
     ) -> None:
         super().__init__()
-        check_spaces("SeparableGroupConv", space_in, space_out)
-        check_same_lattice("SeparableGroupConv", space_in, space_out)
-        check_convolves("SeparableGroupConv", symmetry)
-        window = kernel_shape("SeparableGroupConv", kernel_size, space_in.lattice.dim)
+        window = check_convolution("SeparableGroupConv", space_in, space_out, kernel_size, symmetry)
         self.space_in, self.space_out, self.symmetry = space_in, space_out, symmetry
         kernels = kernel_basis(space_in, space_in, symmetry, window)
         spatial = diagonal_kernels(space_in, space_in, symmetry, kernels)
@@ -83,13 +81,10 @@ class SeparableGroupConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
-        """The first stages keep the variance; the last one has the gain."""
-        *first, last = self.stages.values()
-        for stage in first:
-            assert isinstance(stage, DepthwiseGroupConv)
-            stage.reset_parameters(1.0)
-        assert isinstance(last, GroupConv)
-        last.reset_parameters(gain)
+        """Draw new weights: the first stages keep the variance, the last one has the gain."""
+        for stage in self.stages.values():
+            assert isinstance(stage, GroupConv | DepthwiseGroupConv)
+            stage.reset_parameters(gain if isinstance(stage, GroupConv) else 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
         for stage in self.stages.values():
@@ -97,7 +92,7 @@ class SeparableGroupConv(nn.Module):
         return x
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
-        """None of its own: they are the stages'."""
+        """Empty: all parameters belong to the stages."""
         return {}
 
 
@@ -121,14 +116,12 @@ class DepthwiseGroupConv(nn.Module):
             )
         self.basis = Expansion(basis)
         self.weight = nn.Parameter(torch.empty(space_in.channels, basis.dim))
-        self.bias = nn.Parameter(torch.zeros(space_in.channels)) if paper_biases else None
+        self.bias = new_bias(space_in.channels, paper_biases)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
         power = self.weight.shape[1] / self.space_out.fibre_size
-        nn.init.normal_(self.weight, std=gain * power**-0.5)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        draw(self.weight, gain * power**-0.5, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -137,20 +130,12 @@ class DepthwiseGroupConv(nn.Module):
         filters = self.basis(self.weight).reshape(c * f_out, f, *window)
         y = torus_conv(x, filters, groups=c)
         record(self, "weight", x, y)
-        if self.bias is not None:
-            y = add_channel_bias(y, self.bias)
-            record(self, "bias", x, y)
-        return y
+        return add_bias(self, x, y)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
-        c = self.space_in.channels
+        c, sites = self.space_in.channels, self.space_in.lattice.shape
         basis = self.basis.tensor(self.weight)
-        maps: dict[str, SharedLinearMap] = {
-            "weight": DepthwiseBasisMap("weight", basis, c, self.space_in.lattice.shape)
-        }
-        if self.bias is not None:
-            maps["bias"] = BiasMap.of_channels("bias", c)
-        return maps
+        return maps(BasisMap("weight", basis, c, c, sites, groups=c), self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.space_in.shape} -> {self.space_out.shape}, basis={self.basis.shape[0]}"

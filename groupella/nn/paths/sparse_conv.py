@@ -1,40 +1,90 @@
 """S-CONV: a circular convolution whose filters are sums of anchor functions.
 
     y(c', p) = Σ_c Σ_δ s(c', c, δ) x(c, p + δ)
-    s(c', c, δ) = Σ_j u(c', c, j) exp(−ω² |δ − z_j|²)
+    s(c', c, δ) = Σ_j u(c', c, j) φ_j(δ),     φ_j(δ) = exp(−ω² |δ − z_j|²)
 
-Channels × fibre count as channels. The shared linear map multiplies u with the input filtered by
-each anchor function; ω is a parameter with a tangent filter ∂s/∂ω of its own.
+with values u, positions z and a lengthscale ω (in units of one site). Channels × fibre count as
+channels. The shared linear map multiplies u with the input filtered by each anchor function; ω is a
+parameter with a tangent filter ∂s/∂ω of its own.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from groupella.bases import squared_distances
 from groupella.groups import FeatureSpace
-from groupella.nn.shared_maps import (
-    BasisConvMap,
-    BiasMap,
-    SharedLinearMap,
-    TangentMap,
-    record,
-    recording,
-)
+from groupella.nn._constant import Constant
+from groupella.nn.shared_maps import BasisMap, BiasMap, SharedLinearMap, record, recording
 
-from ._anchors import Grid, new_omega
-from ._checks import GAIN, check_input, check_same_lattice, check_spaces, kernel_shape
+from ._common import GAIN, add_bias, check_convolution, check_input, draw, maps, new_bias
 from .conv import all_translations, torus_conv
+
+
+class Anchors:
+    """The anchor functions φ_j over the points of a window or lattice, (points, M).
+
+    There are M = ⌈points / 2⌉ anchors; they start on a checkerboard, the points with an even
+    coordinate sum.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        every = list(itertools.product(*map(range, shape)))
+        points = np.array(every, dtype=np.float64).reshape(len(every), -1)
+        anchors = points[points.sum(1) % 2 == 0]
+        self.count = len(anchors)
+        self._points, self._anchors = Constant(points), Constant(anchors)
+        self._squared = Constant(squared_distances(points, anchors))
+
+    def positions(self, learn: bool) -> nn.Parameter | None:
+        """The anchors (M, d) as a parameter, if they are learned."""
+        if not learn:
+            return None
+        return nn.Parameter(torch.from_numpy(self._anchors.array).to(torch.get_default_dtype()))
+
+    def functions(self, omega: Tensor, positions: Tensor | None) -> Tensor:
+        """φ, (points, M)."""
+        return torch.exp(-omega.square() * self._distances(omega, positions))
+
+    def tangents(self, omega: Tensor, positions: Tensor | None) -> Tensor:
+        """∂φ/∂ω, (points, M)."""
+        squared = self._distances(omega, positions)
+        return -2 * omega * squared * torch.exp(-omega.square() * squared)
+
+    def _distances(self, omega: Tensor, positions: Tensor | None) -> Tensor:
+        if positions is None:
+            return self._squared.like(omega)
+        return (self._points.like(omega).unsqueeze(1) - positions).square().sum(2)
+
+
+def new_omega(omega: float) -> nn.Parameter:
+    """A lengthscale parameter."""
+    if not np.isfinite(omega) or omega < 0:
+        raise ValueError(f"the lengthscale omega must be finite and not negative, got {omega}")
+    return nn.Parameter(torch.tensor(float(omega)))
 
 
 class SparseConv(nn.Module):
     """Anchor values `weight` (C'·F', C·F, M), M = ⌈k^d / 2⌉, and a lengthscale `omega`.
 
-    learn_positions: make the anchor `positions` (M, d) a parameter. They have no curvature of their
-        own: a hyperparameter, learned through the evidence's factors.
-    paper_biases: one bias per channel (and fibre component), as in the published code.
+    Parameters
+    ----------
+    space_in, space_out
+        Features on the same lattice, which has at least one axis.
+    kernel_size
+        Odd: one number, or one for each axis of the lattice.
+    omega
+        The initial lengthscale.
+    learn_positions
+        Make the anchor `positions` (M, d) a parameter. They have no curvature of their own: a
+        hyperparameter, learned through the factors of the evidence.
+    paper_biases
+        Add one bias per channel (and fibre component), as the published code does.
     """
 
     def __init__(
@@ -48,35 +98,31 @@ class SparseConv(nn.Module):
         paper_biases: bool = False,
     ) -> None:
         super().__init__()
-        check_spaces("SparseConv", space_in, space_out)
-        check_same_lattice("SparseConv", space_in, space_out)
-        if not space_in.lattice.dim:
+        self.kernel = check_convolution("SparseConv", space_in, space_out, kernel_size)
+        if not self.kernel:
             raise ValueError("SparseConv needs a lattice with at least one axis, got ()")
         self.space_in, self.space_out = space_in, space_out
         self.symmetry = all_translations(space_in)
-        self.kernel = kernel_shape("SparseConv", kernel_size, space_in.lattice.dim)
-        self.grid = Grid(self.kernel)
+        self.anchors = Anchors(self.kernel)
         self.weight = nn.Parameter(
-            torch.empty(space_out.shape[0], space_in.shape[0], self.grid.count)
+            torch.empty(space_out.shape[0], space_in.shape[0], self.anchors.count)
         )
         self.omega = new_omega(omega)
-        self.positions = self.grid.positions(learn_positions)
+        self.positions = self.anchors.positions(learn_positions)
         self.hyperparameters = {"omega": "lengthscale", "positions": "position"}
-        self.bias = nn.Parameter(torch.zeros(space_out.shape[0])) if paper_biases else None
+        self.bias = new_bias(space_out.shape[0], paper_biases)
         self.reset_parameters()
 
     def functions(self) -> Tensor:
         """φ, (window points, M)."""
-        return self.grid.functions(self.omega, self.positions)
+        return self.anchors.functions(self.omega, self.positions)
 
     def reset_parameters(self, gain: float = GAIN) -> None:
         if self.weight.is_meta:
             return
         with torch.no_grad():
             power = float(self.functions().square().sum())
-        nn.init.normal_(self.weight, std=gain * (self.weight.shape[1] * power) ** -0.5)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        draw(self.weight, gain * (self.weight.shape[1] * power) ** -0.5, self.bias)
 
     def filter(self) -> Tensor:
         """The expanded filter (C'·F', C·F, *window)."""
@@ -90,13 +136,10 @@ class SparseConv(nn.Module):
         y = torus_conv(x, self.filter())
         record(self, "weight", x, y)
         if recording():
-            tangents = self.grid.tangents(self.omega, self.positions)
+            tangents = self.anchors.tangents(self.omega, self.positions)
             slope = torus_conv(x, self._filter(tangents))
-            record(self, "omega", x, y, TangentMap("omega", slope.unsqueeze(1)))
-        if self.bias is not None:
-            y = y + self.bias.view(-1, *[1] * (x.dim() - 2))
-            record(self, "bias", x, y)
-        return y
+            record(self, "omega", x, y, BiasMap.of_tangents("omega", slope.unsqueeze(1)))
+        return add_bias(self, x, y)
 
     def _filter(self, functions: Tensor) -> Tensor:
         return (self.weight @ functions.mT).view(*self.weight.shape[:2], *self.kernel)
@@ -104,15 +147,10 @@ class SparseConv(nn.Module):
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c_out, c = self.weight.shape[:2]
         basis = self.functions().mT.reshape(-1, 1, 1, *self.kernel)
-        maps: dict[str, SharedLinearMap] = {
-            "weight": BasisConvMap("weight", basis, c, c_out, self.space_in.lattice.shape)
-        }
-        if self.bias is not None:
-            maps["bias"] = BiasMap.of_channels("bias", c_out)
-        return maps
+        return maps(BasisMap("weight", basis, c, c_out, self.space_in.lattice.shape), self.bias)
 
     def extra_repr(self) -> str:
         return (
             f"{self.space_in.shape} -> {self.space_out.shape}, kernel_size={self.kernel}, "
-            f"anchors={self.grid.count}"
+            f"anchors={self.anchors.count}"
         )

@@ -16,19 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, Symmetry, trivial
-from groupella.nn.shared_maps import (
-    BiasMap,
-    BlockMap,
-    SharedLinearMap,
-    Sharing,
-    TangentMap,
-    record,
-    recording,
-)
+from groupella.nn._layout import block_major, block_product
+from groupella.nn.shared_maps import BiasMap, BlockMap, SharedLinearMap, Sharing, record, recording
 
-from ._anchors import Grid, new_omega
-from ._block_product import block_major, block_product
-from ._checks import GAIN, check_input, check_spaces
+from ._common import GAIN, add_bias, check_input, check_spaces, draw, new_bias
+from .sparse_conv import Anchors, new_omega
 
 
 class SparseFC(nn.Module):
@@ -36,10 +28,19 @@ class SparseFC(nn.Module):
 
     M = ⌈P / 2⌉ anchors on the input sites, M' = ⌈P' / 2⌉ on the output sites.
 
-    learn_positions: make `positions1` (M', d) and `positions2` (M, d) parameters. They have no
-        curvature of their own: hyperparameters, learned through the evidence's factors.
-    sharing: how the blocks of a factor share curvature, see `groupella.nn.shared_maps.BlockMap`
-    paper_biases: one bias per channel (and fibre component), as in the published code.
+    Parameters
+    ----------
+    space_in, space_out
+        Features of one group set, on any two lattices.
+    omega
+        The initial value of both lengthscales.
+    learn_positions
+        Make `positions1` (M', d) and `positions2` (M, d) parameters. They have no curvature of
+        their own: hyperparameters, learned through the factors of the evidence.
+    sharing
+        How the blocks of a factor share curvature, see `groupella.nn.shared_maps.BlockMap`.
+    paper_biases
+        Add one bias per channel (and fibre component), as the published code does.
     """
 
     def __init__(
@@ -57,43 +58,40 @@ class SparseFC(nn.Module):
         self.space_in, self.space_out = space_in, space_out
         self.symmetry: Symmetry = trivial()
         self.sharing: Sharing = sharing
-        self.grid1, self.grid2 = Grid(space_out.lattice.shape), Grid(space_in.lattice.shape)
+        self.anchors1 = Anchors(space_out.lattice.shape)
+        self.anchors2 = Anchors(space_in.lattice.shape)
         c, c_out = space_in.shape[0], space_out.shape[0]
-        self.theta1 = nn.Parameter(torch.empty(c_out, c, self.grid1.count))
-        self.theta2 = nn.Parameter(torch.empty(c_out, c, self.grid2.count))
+        self.theta1 = nn.Parameter(torch.empty(c_out, c, self.anchors1.count))
+        self.theta2 = nn.Parameter(torch.empty(c_out, c, self.anchors2.count))
         self.omega1, self.omega2 = new_omega(omega), new_omega(omega)
-        self.positions1 = self.grid1.positions(learn_positions)
-        self.positions2 = self.grid2.positions(learn_positions)
+        self.positions1 = self.anchors1.positions(learn_positions)
+        self.positions2 = self.anchors2.positions(learn_positions)
         self.hyperparameters = {
             "omega1": "lengthscale",
             "omega2": "lengthscale",
             "positions1": "position",
             "positions2": "position",
         }
-        self.bias = nn.Parameter(torch.zeros(c_out)) if paper_biases else None
+        self.bias = new_bias(c_out, paper_biases)
         self.reset_parameters()
 
     def functions(self) -> tuple[Tensor, Tensor]:
         """φ₁ (P', M') and φ₂ (P, M)."""
         return (
-            self.grid1.functions(self.omega1, self.positions1),
-            self.grid2.functions(self.omega2, self.positions2),
+            self.anchors1.functions(self.omega1, self.positions1),
+            self.anchors2.functions(self.omega2, self.positions2),
         )
 
     def reset_parameters(self, gain: float = GAIN) -> None:
-        """θ₂ keeps the variance, so that a small gain makes the output small and not z."""
-        if self.theta1.is_meta:
-            return
+        """Draw new weights; θ₂ keeps the variance, so that a small gain affects y and not z."""
         if self.theta1.is_meta:
             return
         with torch.no_grad():
             spread, projection = self.functions()
             spread_power = float(spread.square().sum(1).mean())
             projection_power = float(projection.square().sum())
-        nn.init.normal_(self.theta2, std=projection_power**-0.5)
-        nn.init.normal_(self.theta1, std=gain * (self.theta1.shape[1] * spread_power) ** -0.5)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        draw(self.theta2, projection_power**-0.5)
+        draw(self.theta1, gain * (self.theta1.shape[1] * spread_power) ** -0.5, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -103,20 +101,17 @@ class SparseFC(nn.Module):
         z = block_product(a, self.theta2.permute(1, 2, 0))
         record(self, "theta2", a, z)
         if recording():
-            tangents = sites @ self.grid2.tangents(self.omega2, self.positions2)
+            tangents = sites @ self.anchors2.tangents(self.omega2, self.positions2)
             slope = block_product(tangents, self.theta2.permute(1, 2, 0))
-            record(self, "omega2", sites, z, TangentMap("omega2", slope.unsqueeze(1)))
+            record(self, "omega2", sites, z, BiasMap.of_tangents("omega2", slope.unsqueeze(1)))
         z = block_major(z).transpose(1, 2)
         v = block_product(z, self.theta1)
         record(self, "theta1", z, v)
         y = block_major(v) @ spread.mT
         if recording():
-            slope = v @ self.grid1.tangents(self.omega1, self.positions1).mT
-            record(self, "omega1", z, y, TangentMap("omega1", slope.unsqueeze(1)))
-        if self.bias is not None:
-            y = y + self.bias.unsqueeze(1)
-            record(self, "bias", z, y)
-        return y.reshape(x.shape[0], *self.space_out.shape)
+            slope = v @ self.anchors1.tangents(self.omega1, self.positions1).mT
+            record(self, "omega1", z, y, BiasMap.of_tangents("omega1", slope.unsqueeze(1)))
+        return add_bias(self, z, y).reshape(x.shape[0], *self.space_out.shape)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c_out, c, m = self.theta2.shape
@@ -132,5 +127,5 @@ class SparseFC(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"{self.space_in.shape} -> {self.space_out.shape}, "
-            f"anchors=({self.grid1.count}, {self.grid2.count})"
+            f"anchors=({self.anchors1.count}, {self.anchors2.count})"
         )

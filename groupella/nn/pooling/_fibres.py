@@ -7,8 +7,8 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, Lattice
-from groupella.nn._constant import Exact
-from groupella.nn._invariant_vectors import invariant_vectors, permutes_sites
+from groupella.nn._constant import Constant
+from groupella.nn._invariants import invariant_vectors, permutes_sites
 
 FibrePooling = Literal["max", "mean", "norm"]
 SitePooling = Literal["mean", "max"]
@@ -22,7 +22,19 @@ class Lift(nn.Module):
     """Scalar channels to channels with a fibre: x(c, p) at every fibre element.
 
     y(c, f, p) = v(f) x(c, p) with v the invariant vector of the fibre, which is 1 everywhere on a
-    regular one. A fibre without an invariant vector, such as a non-trivial irrep, has no lifting.
+    regular one.
+
+    Parameters
+    ----------
+    space_in
+        Features with a trivial fibre.
+    fibre
+        The fibre of the output, as in `GroupSet.space`; the regular representation by default.
+
+    Raises
+    ------
+    NoInvariantVectorError
+        If the fibre has no invariant vector, such as a non-trivial irrep.
     """
 
     def __init__(self, space_in: FeatureSpace, fibre: object = None) -> None:
@@ -37,7 +49,7 @@ class Lift(nn.Module):
                 f"Lift: the fibre {self.space_out.fibre} has no invariant vector; lift to a "
                 "regular or trivial one"
             )
-        self._vector = Exact(vectors.sum(0))
+        self._vector = Constant(vectors.sum(0))
 
     def forward(self, x: Tensor) -> Tensor:
         self.space_in.check(x)
@@ -48,7 +60,12 @@ class Lift(nn.Module):
 class GroupPool(nn.Module):
     """Channels with a fibre to scalar channels, invariantly.
 
-    mode: "max" or "mean" over the fibre, which the ambient group must permute, or its ℓ2 "norm"
+    Parameters
+    ----------
+    space_in
+        The features to pool.
+    mode
+        "max" or "mean" over the fibre, which the ambient group must permute, or its ℓ2 "norm".
     """
 
     def __init__(self, space_in: FeatureSpace, mode: FibrePooling = "max") -> None:
@@ -75,7 +92,15 @@ class GroupPool(nn.Module):
 
 
 class GlobalPool(nn.Module):
-    """Mean or maximum over all sites: features on the lattice (), (batch, channels·fibre)."""
+    """Mean or maximum over all sites: features on the lattice (), (batch, channels·fibre).
+
+    Parameters
+    ----------
+    space_in
+        The features to pool; the ambient group must permute the sites.
+    mode
+        "mean" or "max".
+    """
 
     def __init__(self, space_in: FeatureSpace, mode: SitePooling = "mean") -> None:
         super().__init__()

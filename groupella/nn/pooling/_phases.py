@@ -10,27 +10,36 @@ choice moves exactly along.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 Norm = Literal["inf", "l1", "l2"]
-NORMS: tuple[Norm, ...] = ("inf", "l1", "l2")
+NORMS: tuple[Norm, ...] = get_args(Norm)
 
 
 def choose_phase(x: Tensor, norm: Norm = "inf", fibre: int = 1) -> Tensor:
-    """The phase of the largest norm of each sample of x (batch, C·fibre, *lattice): (batch,).
+    """The phase of the largest norm of each sample, (batch,).
 
-    With `fibre` > 1 the entry of a site and channel is the ℓ2 norm of its fibre, for fibres that a
-    group rotates rather than permutes. Ties are broken by the ℓ2 norm, then by the order of phases.
-    Not differentiable: the choice is locally constant.
+    Ties are broken by the ℓ2 norm, then by the order of phases. Not differentiable: the choice is
+    locally constant.
+
+    Parameters
+    ----------
+    x
+        (batch, C·fibre, *lattice), every side of the lattice even.
+    norm
+        "inf", "l1" or "l2".
+    fibre
+        With `fibre` > 1 the entry of a site and channel is the ℓ2 norm of its fibre, for fibres
+        that a group rotates rather than permutes.
     """
     with torch.no_grad():
         x = x.detach()
-        if norm != "inf":
-            return _score(x, norm, fibre).argmax(1)
         score = _score(x, norm, fibre)
+        if norm != "inf":
+            return score.argmax(1)
         best = score == score.amax(1, keepdim=True)
         if _may_be_tied(best):
             energy = _score(x, "l2", fibre)

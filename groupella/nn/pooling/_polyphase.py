@@ -9,10 +9,10 @@ image) have no equivariant choice.
 
 from __future__ import annotations
 
-import numpy as np
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace
+from groupella.nn._invariants import permutes_fibre_up_to_signs
 
 from ._phases import NORMS, Norm, check_even, choose_phase, take_phase
 
@@ -20,10 +20,24 @@ from ._phases import NORMS, Norm, check_even, choose_phase, take_phase
 class PolyphasePool(nn.Module):
     """Halve every side of the lattice; the phase is chosen for each sample on its own.
 
-    norm: "inf" (default: the maximum does not depend on the order of summation, so rotations
-        permute the choice exactly; ties go to the larger ℓ2 norm, then to the first), "l1" or "l2".
-        On a fibre that the ambient group does not permute (up to signs) the entry of a channel at
-        a site is the ℓ2 norm of its fibre.
+    Parameters
+    ----------
+    space
+        The features to pool, on a torus of even sides.
+    norm
+        "inf" (default), "l1" or "l2". The maximum does not depend on the order of summation, so
+        rotations permute the choice exactly; ties go to the larger ℓ2 norm, then to the first
+        phase. On a fibre that the ambient group does not permute (up to signs), the entry of a
+        channel at a site is the ℓ2 norm of its fibre.
+
+    Raises
+    ------
+    ValueError
+        If a side is odd, or if the ambient symmetry is defined by generators.
+
+    References
+    ----------
+    Chaman and Dokmanić, "Truly shift-invariant convolutional neural networks", CVPR 2021.
     """
 
     def __init__(self, space: FeatureSpace, norm: Norm = "inf") -> None:
@@ -39,7 +53,7 @@ class PolyphasePool(nn.Module):
         self.space_in = space
         self.space_out = space.with_lattice(tuple(s // 2 for s in space.lattice.shape))
         self.norm: Norm = norm
-        self._fibre = 1 if _permutes_up_to_signs(space) else space.fibre_size
+        self._fibre = 1 if permutes_fibre_up_to_signs(space) else space.fibre_size
 
     def choose(self, x: Tensor) -> Tensor:
         """The phase of each sample, (batch,), numbered with the last axis fastest."""
@@ -51,8 +65,3 @@ class PolyphasePool(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.space_in.shape} -> {self.space_out.shape}, norm={self.norm!r}"
-
-
-def _permutes_up_to_signs(space: FeatureSpace) -> bool:
-    matrices = [space.fibre_matrix(g) for g in space.generators(space.ambient)]
-    return all(np.array_equal(np.abs(m), np.rint(np.abs(m))) for m in matrices)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from groupella.nn._layout import leading
+
 _PIECE = 256
 
 
@@ -27,7 +29,7 @@ class _Gram(torch.autograd.Function):
 
 
 def _upper_and_mirrored(z: Tensor) -> Tensor:
-    """zᵀz, computing what lies on and above the diagonal only, a few columns at a time."""
+    """zᵀz, computing only the entries on and above the diagonal, a few columns at a time."""
     d = z.shape[1]
     out = z.new_empty(d, d)
     for start in range(0, d, _PIECE):
@@ -57,7 +59,7 @@ def block_gram(rows: Tensor) -> Tensor:
 
 
 def add_block_gram(total: Tensor, rows: Tensor) -> None:
-    """total (B, D, D) += the gram of rows (N, B, S, D), in one go and without a graph."""
+    """total (B, D, D) += the gram of rows (N, B, S, D), in place and without a graph."""
     if rows.shape[1] == 1:
         total += block_gram(rows)
     else:
@@ -69,18 +71,8 @@ def _block_rows(rows: Tensor) -> Tensor:
     """(N, B, S, D) → (B, N·S, D), as whole matrices in memory."""
     n, b, s, d = rows.shape
     if n > 1 and d > 1 and rows.stride(3) > max(rows.stride(0), rows.stride(2)):
-        return _leading(rows.permute(1, 3, 0, 2)).reshape(b, d, n * s).mT
-    return _leading(rows.transpose(0, 1)).reshape(b, n * s, d)
-
-
-def _leading(x: Tensor) -> Tensor:
-    """x (B, …) with the first axis slowest in memory.
-
-    Where it is the fastest, this is the transposition of a matrix, for which torch has a fast copy.
-    """
-    if x.stride(0) == 1 and x[0].numel() > 1 and x.permute(1, 2, 3, 0).is_contiguous():
-        return x.permute(1, 2, 3, 0).reshape(-1, x.shape[0]).t().contiguous().view(x.shape)
-    return x.contiguous()
+        return leading(rows.permute(1, 3, 0, 2)).reshape(b, d, n * s).mT
+    return leading(rows.transpose(0, 1)).reshape(b, n * s, d)
 
 
 def channel_gram(x: Tensor, blocks: int = 1) -> Tensor:

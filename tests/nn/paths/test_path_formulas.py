@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.bases import anchor_basis, equivariant_basis, kernel_basis
+from groupella.bases import equivariant_basis, kernel_basis
 from groupella.groups import (
     FeatureSpace,
     GroupSet,
@@ -101,7 +103,7 @@ def test_sparse_fully_connected(kind: str, learn: bool) -> None:
     path = SparseFC(source, target, omega=0.75, learn_positions=learn, paper_biases=True)
     x = prepared(path)
     theta1, theta2 = (
-        (anchors @ torch.from_numpy(_bumps(space, 0.75)).T).detach()
+        (anchors @ torch.from_numpy(_bumps(space.lattice.shape, 0.75)).T).detach()
         for anchors, space in ((path.theta1, target), (path.theta2, source))
     )
     assert path.theta2.shape[2] == -(-source.lattice.size // 2)
@@ -111,9 +113,13 @@ def test_sparse_fully_connected(kind: str, learn: bool) -> None:
     agree(path(x), (y + path.bias[:, None]).reshape(2, *target.shape))
 
 
-def _bumps(space: FeatureSpace, omega: float) -> object:
-    points = [list(p) for p in itertools.product(*map(range, space.lattice.shape))]
-    return anchor_basis(points, [p for p in points if sum(p) % 2 == 0], omega)
+def _bumps(shape: Sequence[int], omega: float) -> np.ndarray:
+    """exp(−ω² |p − z|²), one by one, for anchors z on a checkerboard."""
+    points = list(itertools.product(*map(range, shape)))
+    anchors = [p for p in points if sum(p) % 2 == 0]
+    return np.array(
+        [[math.exp(-((omega * math.dist(p, z)) ** 2)) for z in anchors] for p in points]
+    )
 
 
 def offsets(space: FeatureSpace, size: int) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -149,8 +155,7 @@ def test_sparse_convolution(kind: str) -> None:
     path = SparseConv(source, target, 3, omega=0.625, learn_positions=True)
     x = prepared(path)
     dim = source.lattice.dim
-    points = [list(p) for p in itertools.product(range(3), repeat=dim)]
-    bumps = anchor_basis(points, [p for p in points if sum(p) % 2 == 0], 0.625)
+    bumps = _bumps((3,) * dim, 0.625)
     assert path.weight.shape[2] == bumps.shape[1] == -(-(3**dim) // 2)
     with torch.no_grad():
         weight = (path.weight @ torch.from_numpy(bumps).T).reshape(

@@ -1,8 +1,8 @@
 """Products with one matrix per block, laid out so that batched products need no copies inside.
 
-`torch.bmm` copies its operands block by block unless blocks are whole matrices in memory. Here the
-operands are brought into that form at once, and `block_major` does the same for the gradient on its
-way back, where both the next product and the curvature's grams want it.
+`torch.bmm` copies its operands block by block unless every block is a whole matrix in memory.
+`leading` brings operands into that form at once, and `block_major` does the same for the gradient
+on its way back, where the next product and the grams of the curvature want it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,20 @@ import torch
 from torch import Tensor
 
 
+def leading(x: Tensor) -> Tensor:
+    """x (B, …) with the first axis slowest in memory.
+
+    Where it is the fastest, this is the transposition of a matrix, for which torch has a fast copy.
+    """
+    last = x.permute(*range(1, x.dim()), 0)
+    if x.stride(0) == 1 and last.is_contiguous():
+        return last.reshape(-1, x.shape[0]).t().contiguous().view(x.shape)
+    return x.contiguous()
+
+
 def block_product(x: Tensor, blocks: Tensor) -> Tensor:
     """x (N, B, D), blocks (B, D, E) to (N, B, E): y[n, b] = x[n, b] · blocks[b]."""
-    return torch.bmm(_contiguous(x.transpose(0, 1)), blocks).transpose(0, 1)
+    return torch.bmm(leading(x.transpose(0, 1)), blocks).transpose(0, 1)
 
 
 def block_major(y: Tensor) -> Tensor:
@@ -37,15 +48,8 @@ class _BlockMajor(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        return _contiguous(g.transpose(0, 1)).transpose(0, 1)
+        return leading(g.transpose(0, 1)).transpose(0, 1)
 
     @staticmethod
     def jvp(ctx: Any, dy: Tensor) -> Tensor:
         return dy.view_as(dy)
-
-
-def _contiguous(x: Tensor) -> Tensor:
-    """x (B, N, D), contiguous. With B fastest in memory, by torch's fast transposition."""
-    if x.stride(0) == 1 and x.permute(1, 2, 0).is_contiguous():
-        return x.permute(1, 2, 0).reshape(-1, x.shape[0]).t().contiguous().view(x.shape)
-    return x.contiguous()
