@@ -1,7 +1,5 @@
-"""Which linear maps obey a symmetry: exact equivariant bases, their increments, anchor bases."""
+"""Which linear maps obey a symmetry: exact equivariant bases, their increments, distances."""
 
-from ._anchors import anchor_basis as anchor_basis
-from ._anchors import anchor_basis_derivative as anchor_basis_derivative
 from ._anchors import squared_distances as squared_distances
 from ._basis import Basis as Basis
 from ._basis import KernelBasis as KernelBasis

@@ -1,17 +1,4 @@
-"""Exponential bases of the sparsified layers: b(p, z) = exp(−ω² d(p, z)²) for points p, anchors z.
-
-The distance d depends on what the points are:
-
-- coordinates (n, dimension), straight, as in a k×k window;
-- coordinates on a torus with sides `period`: the shortest way round;
-- elements of a symmetry of a lattice, g = (R, t) with point part R and translation t:
-  d(g, h)² = |t_g − t_h|²_torus + ½ |R_g − R_h|²_Frobenius;
-- elements of a group given by generators: the length of the shortest word in the `generators` and
-  their inverses that equals g⁻¹h.
-
-Both distances on groups are symmetric and left-invariant, d(ag, ah) = d(g, h), so the kernel is
-stationary: it depends on g⁻¹h only.
-"""
+"""Distances between points and anchors, for the bumps exp(−ω² d(p, z)²) of sparsified layers."""
 
 from __future__ import annotations
 
@@ -30,33 +17,6 @@ Points: TypeAlias = "npt.ArrayLike | Sequence[Element]"
 _LONGEST_SEARCH = 100_000
 
 
-def anchor_basis(
-    points: Points,
-    anchors: Points,
-    lengthscale: float,
-    *,
-    period: Sequence[float] | None = None,
-    generators: Sequence[Element] | None = None,
-) -> FloatArray:
-    """exp(−ω² d²), (points, anchors), with ω the `lengthscale`."""
-    squared = squared_distances(points, anchors, period=period, generators=generators)
-    return np.asarray(np.exp(-(_finite(lengthscale) ** 2) * squared))
-
-
-def anchor_basis_derivative(
-    points: Points,
-    anchors: Points,
-    lengthscale: float,
-    *,
-    period: Sequence[float] | None = None,
-    generators: Sequence[Element] | None = None,
-) -> FloatArray:
-    """∂/∂ω exp(−ω² d²) = −2 ω d² exp(−ω² d²), (points, anchors)."""
-    squared = squared_distances(points, anchors, period=period, generators=generators)
-    omega = _finite(lengthscale)
-    return np.asarray(-2 * omega * squared * np.exp(-(omega**2) * squared))
-
-
 def squared_distances(
     points: Points,
     anchors: Points,
@@ -64,7 +24,40 @@ def squared_distances(
     period: Sequence[float] | None = None,
     generators: Sequence[Element] | None = None,
 ) -> FloatArray:
-    """d², (points, anchors), float64."""
+    """Squared distances d(p, z)² between points p and anchors z.
+
+    The distance depends on what the points are:
+
+    - coordinates (n, dimension): Euclidean, as in a k×k window;
+    - coordinates on a torus with sides `period`: the shortest way round;
+    - elements of a symmetry of a lattice, g = (R, t) with point part R and translation t:
+      d(g, h)² = |t_g − t_h|²_torus + ½ |R_g − R_h|²_Frobenius;
+    - elements of a group given by generators: the length of the shortest word in the `generators`
+      and their inverses that equals g⁻¹h.
+
+    Both distances on groups are symmetric and left-invariant, d(ag, ah) = d(g, h), so that a
+    function of them is a stationary kernel: it depends on g⁻¹h only.
+
+    Parameters
+    ----------
+    points, anchors
+        Coordinates (n, dimension) and (m, dimension), or two sequences of group elements.
+    period
+        The sides of the torus, for coordinates.
+    generators
+        The generators of the group, for elements of a group given by generators.
+
+    Returns
+    -------
+    array
+        (n, m), float64.
+
+    Raises
+    ------
+    ValueError
+        If points and anchors are not of one kind and dimension, if `generators` are missing, or if
+        an element is not a word in them.
+    """
     if _are_elements(points) or _are_elements(anchors):
         if period is not None:
             raise ValueError("group elements know their lattice; period is for coordinates")
@@ -80,13 +73,6 @@ def squared_distances(
     return _coordinate_distances(
         cast("npt.ArrayLike", points), cast("npt.ArrayLike", anchors), period
     )
-
-
-def _finite(lengthscale: float) -> float:
-    omega = float(lengthscale)
-    if not np.isfinite(omega):
-        raise ValueError(f"the lengthscale must be finite, got {lengthscale}")
-    return omega
 
 
 def _are_elements(points: Points) -> bool:
@@ -107,7 +93,7 @@ def _coordinate_distances(
         sides = np.asarray(period, dtype=np.float64)
         if sides.shape != (first.shape[1],) or not (sides > 0).all():
             raise ValueError(
-                f"period must be {first.shape[1]} positive lengths, one a dimension, got {period}"
+                f"period must be {first.shape[1]} positive lengths, one per dimension, got {period}"
             )
         apart -= sides * np.rint(apart / sides)
     return np.asarray(np.square(apart).sum(axis=-1))

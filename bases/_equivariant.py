@@ -1,27 +1,62 @@
-"""The two questions: which linear maps obey a symmetry, and which convolution kernels do."""
+"""Which linear maps obey a symmetry, and which convolution kernels do.
+
+Both are invariants of a tensor space, for which there are three methods:
+
+orbits      signed permutations only; from generators, never the group (`_orbits`)
+reynolds    any; averages over the group, with the dimension known from characters (`_reynolds`)
+nullspace   any, small: ker Σ_g (g − 1)ᵀ(g − 1) = ker Σ_g (2 − g − gᵀ) over generators, by a dense
+            eigensolver; the independent check
+auto        orbits where they apply; else averages, with orbits for the blocks where they apply
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
 
 from groupella.groups import FeatureSpace, Symmetry
 
+from ._arrays import FloatArray
 from ._basis import Basis, Form, KernelBasis
 from ._cache import cached, content_key
-from ._invariants import choose_method, solve
-from ._problem import Problem
+from ._problem import Problem, orbits_under, sparse
+from ._reynolds import averaged_basis
 from ._reynolds import character_dimension as _dimension
 from ._spaces import kernel_problem, map_problem
+
+METHODS = ("auto", "orbits", "reynolds", "nullspace")
+NULLSPACE_LIMIT = 4_000
 
 
 def equivariant_basis(
     space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symmetry, method: str = "auto"
 ) -> Basis:
-    """All linear maps W from a channel of `space_in` to one of `space_out` with W g = g W.
+    """A basis of all linear maps W from one channel to another with W g = g W (Finzi et al. 2021).
 
-    method: "auto"; "orbits" (representations that permute, up to sign); "reynolds" (any);
-    "nullspace" (any, small: the independent check). Maps are (V_out, V_in) with V = fibre × sites.
+    Parameters
+    ----------
+    space_in, space_out
+        Feature spaces of one group set, on any two lattices.
+    symmetry
+        A subgroup of their ambient symmetry.
+    method
+        "auto"; "orbits" (representations that permute, up to sign); "reynolds" (any); "nullspace"
+        (any, small: the independent check).
+
+    Returns
+    -------
+    Basis
+        Maps of shape (V_out, V_in), V = fibre × sites of one channel.
+
+    Raises
+    ------
+    ValueError
+        If the method is unknown or does not apply, or if the spaces do not fit the symmetry.
     """
     _check_types(space_in, space_out, symmetry)
     problem = map_problem(space_in, space_out, symmetry)
@@ -37,10 +72,25 @@ def kernel_basis(
     size: int | Sequence[int],
     method: str = "auto",
 ) -> KernelBasis:
-    """All kernels of odd `size` whose circular convolution obeys translations ⋊ point group.
+    """A basis of all kernels whose circular convolution obeys translations ⋊ point group.
 
-    W(kδ) = ρ_out(k) W(δ) ρ_in(k)ᵀ for every k of the point group. The basis is per pair of
-    channels, (n_b, fibre_out, fibre_in, *window). `method` as in `equivariant_basis`.
+    These are the kernels with W(kδ) = ρ_out(k) W(δ) ρ_in(k)ᵀ for every k of the point group.
+
+    Parameters
+    ----------
+    space_in, space_out
+        Feature spaces of one group set.
+    symmetry
+        Translations ⋊ a point group, a subgroup of their ambient symmetry.
+    size
+        The odd size of the window: one number, or one for each axis.
+    method
+        As in `equivariant_basis`.
+
+    Returns
+    -------
+    KernelBasis
+        Kernels of shape (fibre_out, fibre_in, *window), for one pair of channels.
     """
     _check_types(space_in, space_out, symmetry)
     window = _window(space_in, space_out, symmetry, size)
@@ -56,7 +106,10 @@ def character_dimension(
     symmetry: Symmetry,
     size: int | Sequence[int] | None = None,
 ) -> int:
-    """The dimension of either basis from characters alone: ⟨χ_out, χ_in⟩ (× χ_window)."""
+    """The dimension of either basis from characters alone: ⟨χ_out, χ_in⟩ (× χ_window).
+
+    The arguments are those of `kernel_basis`, or with `size=None` those of `equivariant_basis`.
+    """
     _check_types(space_in, space_out, symmetry)
     if size is None:
         return _dimension(map_problem(space_in, space_out, symmetry))
@@ -65,10 +118,41 @@ def character_dimension(
 
 
 def _solved(problem: Problem, method: str) -> tuple[Form, str]:
-    chosen = choose_method(problem, method)
-    key = content_key((chosen, problem.shape, problem.split, problem.generators))
-    form = cached(key, lambda: solve(problem, chosen))
-    return form, "reynolds" if chosen == "auto" else chosen
+    """Orbits, or an orthonormal basis as rows (dimension, size), and the method that found it."""
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    if method == "auto" and problem.is_signed:
+        method = "orbits"
+    if method == "orbits" and not problem.is_signed:
+        raise ValueError(
+            "method 'orbits' needs (signed) permutation representations, and one of these is "
+            "neither; use method='reynolds' or 'auto'"
+        )
+
+    def solve() -> Form:
+        if method == "orbits":
+            return orbits_under(problem, problem.generators)
+        if method == "nullspace":
+            return _nullspace(problem)
+        return averaged_basis(problem, use_orbits=method == "auto")
+
+    key = content_key((method, problem.shape, problem.split, problem.generators))
+    return cached(key, solve), "reynolds" if method == "auto" else method
+
+
+def _nullspace(problem: Problem) -> FloatArray:
+    size = problem.size
+    if size > NULLSPACE_LIMIT:
+        raise ValueError(
+            f"method 'nullspace' is a check for small spaces: {size} index pairs are more than "
+            f"{NULLSPACE_LIMIT}; use method='auto'"
+        )
+    penalty = np.zeros((size, size))
+    for factors in problem.generators:
+        action = reduce(lambda a, b: sp.kron(a, b, format="csr"), map(sparse, factors)).toarray()
+        penalty += 2 * np.eye(size) - action - action.T
+    values, vectors = scipy.linalg.eigh(penalty, driver="evd")
+    return np.ascontiguousarray(vectors[:, values < 1e-9].T)
 
 
 def _check_types(*given: object) -> None:

@@ -23,8 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ._basis import Basis
-from ._complement import complement
-from ._subspaces import Rows, cross, intersection, lies_inside, squared_norm
+from ._subspaces import Rows, complement, cross, intersection, lies_inside, squared_norm
 
 _OVERLAP = 1e-8
 
@@ -65,8 +64,28 @@ class Increments:
 
 
 def increments(bases: Mapping[str, Basis]) -> Increments:
-    """Close a family of subspaces under intersection and make it orthogonal."""
-    _check(bases)
+    """Orthogonal increments of a family of subspaces, closed under intersection.
+
+    Parameters
+    ----------
+    bases
+        Named bases of maps of one shape.
+
+    Returns
+    -------
+    Increments
+        The non-empty parts, which of them span each member, and which overlap.
+
+    Raises
+    ------
+    ValueError
+        If there is no basis, if their shapes differ, or if a basis has the name of an intersection.
+    """
+    if not bases:
+        raise ValueError("increments needs at least one basis, got none")
+    shapes = {name: basis.shape for name, basis in bases.items()}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"all bases must be of maps of one shape, got {shapes}")
     family, stands_for = _closed(bases)
     names = family.names
     below = {name: [n for n in names if n != name and family.inside(n, name)] for name in names}
@@ -148,14 +167,6 @@ def _expanded(space: Basis, part: Rows | None) -> Basis:
     return type(space)(space.shape, rows, "increment")
 
 
-def _check(bases: Mapping[str, Basis]) -> None:
-    if not bases:
-        raise ValueError("increments needs at least one basis, got none")
-    shapes = {name: basis.shape for name, basis in bases.items()}
-    if len(set(shapes.values())) > 1:
-        raise ValueError(f"all bases must be of maps of one shape, got {shapes}")
-
-
 def _closed(bases: Mapping[str, Basis]) -> tuple[_Family, dict[str, str]]:
     """The distinct subspaces closed under intersection, and which of them every member is."""
     given = _Family(bases)
@@ -181,7 +192,11 @@ def _closed(bases: Mapping[str, Basis]) -> tuple[_Family, dict[str, str]]:
                 continue
             common = intersection(family.bases[one], family.bases[other])
             name = "&".join(member for member in bases if member in together)
-            if not common.dim or _is_known(common, family):
+            known = (
+                common.dim == basis.dim and lies_inside(common.dim, cross(common, basis))
+                for basis in family.bases.values()
+            )
+            if not common.dim or any(known):
                 continue
             if name in bases:
                 raise ValueError(
@@ -190,10 +205,3 @@ def _closed(bases: Mapping[str, Basis]) -> tuple[_Family, dict[str, str]]:
             family.bases[name], made_of[name], stands_for[name] = common, together, name
             queue.append(name)
     return family, stands_for
-
-
-def _is_known(space: Basis, family: _Family) -> bool:
-    return any(
-        space.dim == basis.dim and lies_inside(space.dim, cross(space, basis))
-        for basis in family.bases.values()
-    )

@@ -1,26 +1,35 @@
-"""Subspaces of maps, each given by an orthonormal basis: inclusion and intersection.
+"""Subspaces of maps, each given by an orthonormal basis: inclusion, intersection, complement.
 
 With M = A Bᵀ for orthonormal rows A and B, the singular values of M are the cosines of the
 principal angles. So span A ⊆ span B if and only if |M|² = dim A.
 
 Two orbit bases intersect in an orbit basis: an invariant map is constant (up to sign) on the orbits
 of either group, hence on the connected components of their labels.
+
+In the coordinates of a space, smaller ones inside it are rows R, and what is left without them is
+ker R. Sparse rows decompose into small blocks, one for every connected component of the coordinates
+they share; blocks of one shape are solved together. Where the smaller spaces are orthogonal to each
+other, R has orthonormal rows, and a complete QR decomposition gives ker R without a decision about
+rank.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
-from ._arrays import FloatArray
+from ._arrays import FloatArray, IntArray
 from ._basis import Basis, Form
 from ._orbits import Orbits, components
 
 Rows: TypeAlias = "FloatArray | sp.csr_array"
 
 _TOLERANCE = 1e-8
+_NOISE = 1e-14
 
 
 def cross(first: Basis, second: Basis) -> Rows:
@@ -106,3 +115,79 @@ def _joined(first: Orbits, second: Orbits) -> Orbits:
     sign_of = np.append(np.where(plus < minus, 1, -1), 1).astype(np.int8)
     carried = sign_of[first.labels]
     return Orbits(labels, carried if first.signs is None else carried * first.signs, len(kept))
+
+
+def complement(smaller: Sequence[Rows], orthogonal: bool) -> Rows:
+    """Orthonormal rows that span what is orthogonal to all rows given.
+
+    `orthogonal` says that the rows given are orthonormal, all together.
+    """
+    if any(isinstance(rows, np.ndarray) for rows in smaller):
+        dense = [rows if isinstance(rows, np.ndarray) else rows.toarray() for rows in smaller]
+        ((_, kernel),) = _kernels(np.concatenate(dense)[None], orthogonal)
+        return np.ascontiguousarray(kernel[0])
+    return _sparse_kernel(sp.csr_array(sp.vstack(smaller)), orthogonal)
+
+
+def _kernels(stack: FloatArray, orthogonal: bool) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Orthonormal rows of the kernels of (batch, height, width), batched by their dimension."""
+    batch, height, width = stack.shape
+    everyone = np.arange(batch)
+    if height == 0:
+        yield everyone, np.broadcast_to(np.eye(width), (batch, width, width))
+    elif orthogonal:
+        full = np.linalg.qr(stack.swapaxes(1, 2), mode="complete")[0]
+        yield everyone, full[:, :, height:].swapaxes(1, 2)
+    else:
+        _, values, right = np.linalg.svd(stack, full_matrices=True)
+        ranks = (values > _TOLERANCE).sum(axis=1)
+        for rank in np.unique(ranks):
+            chosen = np.flatnonzero(ranks == rank)
+            yield chosen, right[chosen, rank:]
+
+
+def _sparse_kernel(rows: sp.csr_array, orthogonal: bool) -> sp.csr_array:
+    rows.data[np.abs(rows.data) < _NOISE] = 0
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    n_rows, n_columns = rows.shape
+    graph = sp.block_array([[None, rows], [rows.T, None]], format="csr")
+    n_blocks, block = connected_components(graph, directed=False)
+    row_block, column_block = block[:n_rows], block[n_rows:]
+    heights = np.bincount(row_block, minlength=n_blocks)
+    widths = np.bincount(column_block, minlength=n_blocks)
+    row_place, _ = _placed(row_block, heights)
+    column_place, members = _placed(column_block, widths)
+    starts = np.cumsum(widths) - widths
+    entries = rows.tocoo()
+    entry_block = row_block[entries.row]
+    data, indices, lengths = [], [], []
+    for height, width in sorted(set(zip(heights.tolist(), widths.tolist(), strict=True))):
+        chosen = np.flatnonzero((heights == height) & (widths == width))
+        slot = np.full(n_blocks, -1)
+        slot[chosen] = np.arange(len(chosen))
+        mine = slot[entry_block] >= 0
+        stack = np.zeros((len(chosen), height, width))
+        stack[
+            slot[entry_block[mine]],
+            row_place[entries.row[mine]],
+            column_place[entries.col[mine]],
+        ] = entries.data[mine]
+        columns = members[starts[chosen][:, None] + np.arange(width)]
+        for which, kernels in _kernels(stack, orthogonal):
+            dimension = kernels.shape[1]
+            data.append(kernels.ravel())
+            indices.append(np.repeat(columns[which], dimension, axis=0).ravel())
+            lengths.append(np.full(len(which) * dimension, width))
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    return sp.csr_array(
+        (np.concatenate(data), np.concatenate(indices), indptr), (len(indptr) - 1, n_columns)
+    )
+
+
+def _placed(block: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Each index's place inside its block, and all indices ordered by block."""
+    order = np.argsort(block, kind="stable")
+    place = np.empty(len(block), dtype=np.int64)
+    place[order] = np.arange(len(block)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return place, order

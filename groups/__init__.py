@@ -1,90 +1,99 @@
 """What a symmetry is: lattices, groups, their elements and actions, representations, group sets."""
 
-from ._action import Action
-from ._bridges import from_e2cnn, from_escnn, to_e2cnn, to_escnn
+from ._action import Action as Action
+from ._bridges import from_e2cnn as from_e2cnn
+from ._bridges import from_escnn as from_escnn
+from ._bridges import to_e2cnn as to_e2cnn
+from ._bridges import to_escnn as to_escnn
 from ._catalogue import (
-    axial,
-    c2,
-    c4,
-    cm,
-    cmm,
-    cyclic,
-    d2,
-    d4,
-    diagonal,
-    flips,
-    group_names,
-    inversion,
-    line_reflections,
-    meaning,
-    mirror,
-    named,
-    named_group,
-    octahedral,
-    octahedral_point,
-    p2,
-    p4,
-    p4m,
-    permutations,
-    pmm,
-    translations,
-    trivial,
-    z2,
+    axial as axial,
 )
-from ._characters import character, hom_dimension
-from ._elements import Element, LatticeElement, SiteElement
-from ._fibre import Fibre
-from ._groupset import GroupSet
-from ._lattice import Lattice
-from ._matrices import IntMatrix
-from ._order import as_site_element, is_inside
-from ._space import FeatureSpace
-from ._symmetry import Symmetry
-
-__all__ = [
-    "Action",
-    "Element",
-    "FeatureSpace",
-    "Fibre",
-    "GroupSet",
-    "IntMatrix",
-    "Lattice",
-    "LatticeElement",
-    "SiteElement",
-    "Symmetry",
-    "as_site_element",
-    "axial",
-    "c2",
-    "c4",
-    "character",
-    "cm",
-    "cmm",
-    "cyclic",
-    "d2",
-    "d4",
-    "diagonal",
-    "flips",
-    "from_e2cnn",
-    "from_escnn",
-    "group_names",
-    "hom_dimension",
-    "inversion",
-    "is_inside",
-    "line_reflections",
-    "meaning",
-    "mirror",
-    "named",
-    "named_group",
-    "octahedral",
-    "octahedral_point",
-    "p2",
-    "p4",
-    "p4m",
-    "permutations",
-    "pmm",
-    "to_e2cnn",
-    "to_escnn",
-    "translations",
-    "trivial",
-    "z2",
-]
+from ._catalogue import (
+    c2 as c2,
+)
+from ._catalogue import (
+    c4 as c4,
+)
+from ._catalogue import (
+    cm as cm,
+)
+from ._catalogue import (
+    cmm as cmm,
+)
+from ._catalogue import (
+    cyclic as cyclic,
+)
+from ._catalogue import (
+    d2 as d2,
+)
+from ._catalogue import (
+    d4 as d4,
+)
+from ._catalogue import (
+    diagonal as diagonal,
+)
+from ._catalogue import (
+    flips as flips,
+)
+from ._catalogue import (
+    group_names as group_names,
+)
+from ._catalogue import (
+    inversion as inversion,
+)
+from ._catalogue import (
+    line_reflections as line_reflections,
+)
+from ._catalogue import (
+    meaning as meaning,
+)
+from ._catalogue import (
+    mirror as mirror,
+)
+from ._catalogue import (
+    named as named,
+)
+from ._catalogue import (
+    named_group as named_group,
+)
+from ._catalogue import (
+    octahedral as octahedral,
+)
+from ._catalogue import (
+    octahedral_point as octahedral_point,
+)
+from ._catalogue import (
+    p2 as p2,
+)
+from ._catalogue import (
+    p4 as p4,
+)
+from ._catalogue import (
+    p4m as p4m,
+)
+from ._catalogue import (
+    permutations as permutations,
+)
+from ._catalogue import (
+    pmm as pmm,
+)
+from ._catalogue import (
+    translations as translations,
+)
+from ._catalogue import (
+    trivial as trivial,
+)
+from ._catalogue import (
+    z2 as z2,
+)
+from ._elements import Element as Element
+from ._elements import LatticeElement as LatticeElement
+from ._elements import SiteElement as SiteElement
+from ._fibre import Fibre as Fibre
+from ._groupset import GroupSet as GroupSet
+from ._lattice import Lattice as Lattice
+from ._matrices import IntMatrix as IntMatrix
+from ._order import as_site_element as as_site_element
+from ._order import is_inside as is_inside
+from ._space import FeatureSpace as FeatureSpace
+from ._symmetry import Symmetry as Symmetry

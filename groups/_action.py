@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from ._elements import signed_permutation
 
-__all__ = ["Action"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
@@ -73,11 +71,6 @@ class Action:
 
     def matrix(self) -> scipy.sparse.csr_array:
         """The sparse (F·P) × (F·P) orthogonal matrix."""
-        signed = self.signed()
-        if signed is not None:
-            moved, signs = signed
-            entries = (signs, (moved, np.arange(self.size)))
-            return scipy.sparse.csr_array(entries, shape=(self.size, self.size))
         if self.permutation is not None:
             n = self.n_sites
             values = np.ones(n) if self.site_signs is None else self.site_signs

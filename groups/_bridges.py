@@ -16,8 +16,7 @@ import numpy as np
 import scipy.linalg
 
 from ._catalogue import with_own_name
-from ._decompose import decompose
-from ._fibre import Fibre, fibre_of_matrices, make_fibre
+from ._fibre import Fibre, decompose, fibre_of_matrices, make_fibre
 from ._lattice import Lattice
 from ._matrices import IntMatrix, closure, site_permutation
 from ._points import array_matrix, escnn_group, is_known
@@ -25,13 +24,17 @@ from ._space import FeatureSpace
 from ._symmetry import Symmetry
 from .gate import load_gspaces, load_nn
 
-__all__ = ["from_e2cnn", "from_escnn", "to_e2cnn", "to_escnn"]
-
 Shape = Lattice | Sequence[int] | int
 
 
 def to_escnn(space: FeatureSpace) -> Any:
-    """The escnn ``FieldType`` whose ``transform`` is ``space.act`` for the point group."""
+    """The escnn ``FieldType`` whose ``transform`` is ``space.act`` for the point group.
+
+    Raises
+    ------
+    ValueError
+        If escnn has no space on which the ambient symmetry acts.
+    """
     point = _points_of(space, "escnn", (2, 3))
     group, table = escnn_group(point)
     for gspace in _escnn_spaces(len(point[0]), len(point)):
@@ -44,7 +47,20 @@ def to_escnn(space: FeatureSpace) -> Any:
 
 
 def from_escnn(field_type: Any, lattice: Shape = ()) -> FeatureSpace:
-    """The space of an escnn ``FieldType``, on that lattice, with translations in its ambient."""
+    """The space of an escnn ``FieldType``, with translations in its ambient symmetry.
+
+    Parameters
+    ----------
+    field_type
+        The field type; all elements of its group must move the sites of a lattice exactly.
+    lattice
+        The lattice of the space, or its shape.
+
+    Raises
+    ------
+    ValueError
+        If an element does not move sites exactly.
+    """
     gspace = field_type.gspace
     try:
         table = {array_matrix(gspace.basespace_action(e)): e for e in gspace.fibergroup.elements}
@@ -65,7 +81,13 @@ def from_escnn(field_type: Any, lattice: Shape = ()) -> FeatureSpace:
 
 
 def to_e2cnn(space: FeatureSpace) -> Any:
-    """The e2cnn ``FieldType`` whose ``transform`` is ``space.act`` for the point group."""
+    """The e2cnn ``FieldType`` whose ``transform`` is ``space.act`` for the point group.
+
+    Raises
+    ------
+    ValueError
+        If e2cnn has no space on which the ambient symmetry acts.
+    """
     point = _points_of(space, "e2cnn", (2,))
     nn = _e2cnn("nn")
     _, table = escnn_group(point)
@@ -80,7 +102,20 @@ def to_e2cnn(space: FeatureSpace) -> Any:
 
 
 def from_e2cnn(field_type: Any, lattice: Shape = ()) -> FeatureSpace:
-    """The space of an e2cnn ``FieldType``, on that lattice, with translations in its ambient."""
+    """The space of an e2cnn ``FieldType``, with translations in its ambient symmetry.
+
+    Parameters
+    ----------
+    field_type
+        The field type; all elements of its group must move the sites of a lattice exactly.
+    lattice
+        The lattice of the space, or its shape.
+
+    Raises
+    ------
+    ValueError
+        If an element does not move sites exactly.
+    """
     gspace = field_type.gspace
     elements = gspace.fibergroup.elements
     if elements is None:

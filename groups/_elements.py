@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from ._matrices import IntMatrix, identity, inverse, multiply, site_permutation
 
-__all__ = ["Element", "LatticeElement", "SiteElement"]
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
@@ -127,6 +125,7 @@ _PLANE: dict[IntMatrix, str] = {
 }
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class SiteElement:
     """An orthogonal map of the sites with an orthogonal map of the fibre.
 
@@ -136,57 +135,40 @@ class SiteElement:
     projections of them agree to 1e-5.
     """
 
-    __slots__ = ("_key", "_name", "fibre", "matrix", "signs", "sites")
-
     sites: IntArray | None
     signs: FloatArray | None
     matrix: FloatArray | None
     fibre: FloatArray
-    _key: tuple[bytes | int, ...]
-    _name: str
+    label: str = ""
 
-    def __init__(
-        self,
-        sites: IntArray | None,
-        signs: FloatArray | None,
-        matrix: FloatArray | None,
-        fibre: FloatArray,
-        name: str = "",
-    ) -> None:
+    def __post_init__(self) -> None:
+        sites, signs, matrix = self.sites, self.signs, self.matrix
         if matrix is not None and (signed := signed_permutation(matrix)) is not None:
             sites, signs = signed
             matrix = None
         if sites is not None and signs is None:
             signs = np.ones(len(sites))
-        fibre, fibre_key = _snap(fibre)
+        fibre, fibre_key = _snap(self.fibre)
         if matrix is None:
             assert sites is not None
             assert signs is not None
-            key: tuple[bytes | int, ...] = (
-                sites.astype(np.int64).tobytes(),
-                signs.astype(np.int8).tobytes(),
-                fibre.shape[0],
-                fibre_key,
-            )
+            moves = sites.astype(np.int64).tobytes() + signs.astype(np.int8).tobytes()
         else:
-            key = (fingerprint(matrix), fibre.shape[0], fibre_key)
+            moves = fingerprint(matrix)
         values = {"sites": sites, "signs": signs, "matrix": matrix, "fibre": fibre}
         for field, array in values.items():
             if array is not None:
                 array.flags.writeable = False
             object.__setattr__(self, field, array)
+        key = (matrix is None, moves, fibre.shape[0], fibre_key)
         object.__setattr__(self, "_key", key)
-        object.__setattr__(self, "_name", name)
-
-    def __setattr__(self, field: str, value: object) -> None:
-        raise AttributeError(f"group elements are frozen: cannot set {field!r}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return SiteElement, (self.sites, self.signs, self.matrix, self.fibre, self._name)
+        return SiteElement, (self.sites, self.signs, self.matrix, self.fibre, self.label)
 
     @property
     def name(self) -> str:
-        return self._name or self._describe()
+        return self.label or self._describe()
 
     @property
     def degree(self) -> int:
@@ -233,10 +215,10 @@ class SiteElement:
         return SiteElement(np.arange(self.degree), None, None, np.eye(self.fibre.shape[0]))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SiteElement) and self._key == other._key
+        return isinstance(other, SiteElement) and vars(self)["_key"] == vars(other)["_key"]
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(vars(self)["_key"])
 
     def __repr__(self) -> str:
         return self.name

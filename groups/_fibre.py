@@ -7,69 +7,52 @@ escnn computed numerically is polished to a homomorphism of working precision by
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._decompose import decompose
 from ._elements import Element, LatticeElement, SiteElement, signed_permutation
 from ._matrices import IntMatrix, multiply
 from ._points import escnn_group
 from ._symmetry import Symmetry
 from .gate import load_group
 
-__all__ = ["Fibre", "fibre_of_matrices", "make_fibre"]
-
 FloatArray = NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Fibre:
     """A representation of the ambient point group, or the fibre that generators brought along.
 
     ``matrices[k]`` is ρ of ``point[k]``; both are empty for generators. Equal when these are equal.
     """
 
-    __slots__ = ("_hash", "_recipe", "_table", "matrices", "name", "permutes", "point", "size")
-
     name: str
     size: int
     point: tuple[IntMatrix, ...]
     matrices: FloatArray
     permutes: bool
-    _recipe: tuple[Any, ...]
-    _table: dict[IntMatrix, FloatArray]
-    _hash: int
+    recipe: tuple[Any, ...] = ()
 
-    def __init__(
-        self,
-        name: str,
-        size: int,
-        point: tuple[IntMatrix, ...],
-        matrices: FloatArray,
-        permutes: bool,
-        recipe: tuple[Any, ...] = (),
-    ) -> None:
-        matrices.flags.writeable = False
-        for field, value in {
-            "name": name,
-            "size": size,
-            "point": point,
-            "matrices": matrices,
-            "permutes": permutes,
-            "_recipe": recipe,
-            "_table": dict(zip(point, matrices, strict=True)),
-            "_hash": hash((size, point, matrices.tobytes())),
-        }.items():
-            object.__setattr__(self, field, value)
-
-    def __setattr__(self, field: str, value: object) -> None:
-        raise AttributeError(f"a fibre is frozen: cannot set {field!r}")
+    def __post_init__(self) -> None:
+        self.matrices.flags.writeable = False
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        fields = (self.name, self.size, self.point, self.matrices, self.permutes, self._recipe)
+        """Without what is cached: hashes differ between processes."""
+        fields = (self.name, self.size, self.point, self.matrices, self.permutes, self.recipe)
         return Fibre, fields
+
+    @cached_property
+    def _table(self) -> dict[IntMatrix, FloatArray]:
+        return dict(zip(self.point, self.matrices, strict=True))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.size, self.point, self.matrices.tobytes()))
 
     def matrix(self, g: Element) -> FloatArray:
         """ρ(g), F × F."""
@@ -90,16 +73,16 @@ class Fibre:
     @property
     def representation(self) -> Any:
         """The escnn ``Representation``; ValueError for the fibre of generators."""
-        if not self._recipe:
+        if not self.recipe:
             raise ValueError(
                 f"the fibre {self.name} was given by generators: escnn does not know it"
             )
         group, table = escnn_group(self.point)
-        if self._recipe[0] == "trivial":
+        if self.recipe[0] == "trivial":
             return group.trivial_representation
-        if self._recipe[0] == "regular":
+        if self.recipe[0] == "regular":
             return group.regular_representation
-        if self._recipe[0] == "matrices":
+        if self.recipe[0] == "matrices":
             irreps = list(group.irreps())
             order = [table[m] for m in self.point]
             chosen, basis = decompose(
@@ -108,7 +91,7 @@ class Fibre:
             names = [irreps[k].id for k in chosen]
             kinds = ["norm", "pointwise"] if self.permutes else ["norm"]
         else:
-            _, names, basis, kinds = self._recipe
+            _, names, basis, kinds = self.recipe
         known = group.representations.get(self.name)
         if known is not None and np.array_equal(known.change_of_basis, basis):
             return known
@@ -135,11 +118,7 @@ class Fibre:
 
 
 def make_fibre(ambient: Symmetry, fibre: object) -> Fibre:
-    """The fibre of a space over that ambient symmetry.
-
-    ``fibre``: ``None`` (regular; for generators their own), ``"trivial"``, ``"regular"``,
-    ``"irrep:<id>"``, or an escnn ``Representation`` of the ambient point group.
-    """
+    """The fibre of a space over that ambient symmetry; ``fibre`` as in ``GroupSet.space``."""
     if isinstance(fibre, Fibre):
         return _checked(ambient, fibre)
     if not ambient.is_catalogue:
@@ -257,3 +236,30 @@ def _polished(name: str, point: tuple[IntMatrix, ...], matrices: FloatArray) -> 
     if defect > 1e-10:
         raise ValueError(f"the fibre {name} is not a representation: off by {defect:.1e}")
     return matrices
+
+
+def decompose(matrices: FloatArray, irreps: Sequence[FloatArray]) -> tuple[list[int], FloatArray]:
+    """(which irreps, Q) with ρ(g) = Q (⊕ ψ_i(g)) Qᵀ, Q orthogonal.
+
+    ρ(g_k) is ``matrices[k]`` and ψ_i(g_k) is ``irreps[i][k]``. Averaging ρ(g) A ψ(g)ᵀ over the
+    group turns any A into an intertwiner T from ψ to ρ. TᵀT is symmetric and commutes with ψ, hence
+    a multiple of the identity: T over its scale is a block of columns of Q. The next block starts
+    from an A that is orthogonal to the images found so far.
+    """
+    size = matrices.shape[1]
+    rng = np.random.default_rng(0)
+    chosen: list[int] = []
+    columns = np.zeros((size, 0))
+    for i, irrep in enumerate(irreps):
+        traces = np.trace(irrep, axis1=1, axis2=2)
+        overlap = float(np.mean(traces * np.trace(matrices, axis1=1, axis2=2)))
+        multiplicity = round(overlap / float(np.mean(traces**2)))
+        for _ in range(multiplicity):
+            start = rng.standard_normal((size, irrep.shape[1]))
+            start -= columns @ (columns.T @ start)
+            block = np.einsum("gij,jk,glk->il", matrices, start, irrep, optimize=True)
+            block -= columns @ (columns.T @ block)
+            scale = np.sqrt(np.sum(block**2) / irrep.shape[1])
+            columns = np.concatenate([columns, block / scale], axis=1)
+            chosen.append(i)
+    return chosen, columns

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from ._elements import SiteElement, cycles_of, signed_permutation
 from ._lattice import Lattice
 
-__all__ = ["checked_generators", "enumerate_group", "random_products"]
-
 FloatArray = NDArray[np.float64]
 
 

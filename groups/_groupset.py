@@ -23,14 +23,26 @@ from ._points import is_known
 from ._space import FeatureSpace
 from ._symmetry import Symmetry
 
-__all__ = ["GroupSet"]
-
 _DEFAULT_AXIS = (("flips", "flips(1)"), ("mirror", "mirror(1)"))
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class GroupSet:
-    """``GroupSet(z2(), p4(), flips(axis=0))``: named symmetries, in order."""
+    """Named symmetries to choose among, in order: ``GroupSet(z2(), p4(), flips(axis=0))``.
+
+    Parameters
+    ----------
+    *members
+        Symmetries with different names, no two of them the same group.
+
+    Raises
+    ------
+    TypeError
+        If something else than a ``Symmetry`` is given.
+    ValueError
+        If there is no member, if two are the same or share a name, or if they do not act on one
+        lattice.
+    """
 
     members: tuple[Symmetry, ...]
 
@@ -65,11 +77,24 @@ class GroupSet:
     def space(
         self, lattice: Lattice | Sequence[int] | int, channels: int, fibre: object = None
     ) -> FeatureSpace:
-        """Features on that lattice.
+        """Features on a lattice, on which all members act.
 
-        ``fibre``: ``None`` (the regular representation of the ambient point group; for generators,
-        the fibre given with them), ``"trivial"``, ``"regular"``, ``"irrep:<id>"`` or any escnn
-        ``Representation`` of the ambient point group.
+        Parameters
+        ----------
+        lattice
+            A ``Lattice`` or its shape, ``(height, width)``; an integer n stands for ``(n,)``.
+        channels
+            The number of copies of the fibre.
+        fibre
+            ``None`` (the regular representation of the ambient point group; for generators, the
+            fibre given with them), ``"trivial"``, ``"regular"``, ``"irrep:<id>"`` or any escnn
+            ``Representation`` of the ambient point group.
+
+        Raises
+        ------
+        ValueError
+            If a member does not act on the lattice, or if the fibre is not one of the ambient
+            symmetry.
         """
         lattice = Lattice.of(lattice)
         for symmetry in (*self.members, self.ambient):
@@ -89,12 +114,12 @@ class GroupSet:
         return tuple(n for n in self.names if self.contains(n, name))
 
     def maximal(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Those of the members (all by default) that no other of them contains properly."""
+        """The given members (default: all) that no other of them contains properly."""
         among = self.names if names is None else tuple(names)
         return tuple(n for n in among if not any(self._properly(m, n) for m in among))
 
     def minimal(self, names: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Those of the members (all by default) that contain no other of them properly."""
+        """The given members (default: all) that contain no other of them properly."""
         among = self.names if names is None else tuple(names)
         return tuple(n for n in among if not any(self._properly(n, m) for m in among))
 
@@ -104,7 +129,7 @@ class GroupSet:
         return self.maximal()
 
     def join(self, *names: str) -> Symmetry:
-        """The group that members generate: what is equivariant to it is so to all of them."""
+        """The group that members generate: maps equivariant to it are so to all of them."""
         members = [self.member(n) for n in names]
         return joined(members, "&".join(m.name for m in members))
 
@@ -130,7 +155,7 @@ class GroupSet:
         return self.contains(larger, smaller) and not self.contains(smaller, larger)
 
     def member(self, name: str) -> Symmetry:
-        """As ``groups[name]``, but a ValueError with the nearest name when there is none."""
+        """``groups[name]``, with a ValueError that suggests the nearest name if there is none."""
         found = self._find(name)
         if found is None:
             near = difflib.get_close_matches(str(name), self.names, n=1, cutoff=0.3)
@@ -139,7 +164,7 @@ class GroupSet:
         return found
 
     def _find(self, name: object) -> Symmetry | None:
-        """By name, ``"flips(1)"`` and ``"mirror(1)"`` being those of the default axis."""
+        """By name; ``"flips(1)"`` and ``"mirror(1)"`` also name those of the default axis."""
         for member in self.members:
             if member.name == name:
                 return member

@@ -10,8 +10,6 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Lattice"]
-
 
 @dataclass(frozen=True)
 class Lattice:

@@ -15,20 +15,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "IntMatrix",
-    "as_matrix",
-    "closure",
-    "determinant",
-    "identity",
-    "inverse",
-    "minimal_generators",
-    "multiply",
-    "negative",
-    "permutes_unequal_axes",
-    "site_permutation",
-]
-
 IntMatrix = tuple[tuple[int, ...], ...]
 
 

@@ -28,8 +28,6 @@ from ._lattice import Lattice
 from ._matrices import closure, permutes_unequal_axes
 from ._symmetry import Symmetry
 
-__all__ = ["as_site_element", "is_inside", "joined"]
-
 FEW = 10_000
 PAIRS = 1_000_000
 

@@ -17,8 +17,6 @@ import numpy as np
 from ._matrices import IntMatrix, as_matrix, closure, determinant, identity, multiply, negative
 from .gate import load_group
 
-__all__ = ["array_matrix", "escnn_group", "is_known"]
-
 PREFERRED: tuple[IntMatrix, ...] = (
     ((0, -1), (1, 0)),
     ((-1, 0), (0, -1)),

@@ -9,6 +9,7 @@ matrix on the fibre; nothing is ever interpolated.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,13 +22,9 @@ from ._action import Action
 from ._elements import Element, LatticeElement, SiteElement
 from ._fibre import Fibre, make_fibre
 from ._lattice import Lattice
-from ._like import gather, values_like
 from ._matrices import identity, site_permutation
 from ._order import as_site_element, is_inside
-from ._sampling import sample_elements
 from ._symmetry import Symmetry
-
-__all__ = ["FeatureSpace"]
 
 Tensor = TypeVar("Tensor")
 FloatArray = NDArray[np.float64]
@@ -36,7 +33,7 @@ IntArray = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """``channels`` copies of ``fibre`` on ``lattice``; made by :meth:`GroupSet.space`."""
+    """``channels`` copies of ``fibre`` on ``lattice``; made by ``GroupSet.space``."""
 
     lattice: Lattice
     channels: int
@@ -94,11 +91,11 @@ class FeatureSpace:
         return (self._lift((g,))[0] for g in symmetry.elements(self._home))
 
     def sample(self, symmetry: Symmetry, n: int, seed: int = 0) -> list[Element]:
-        """n random elements of a member: uniform, or long random products of generators."""
+        """n random elements of a member: uniform, or long random products of its generators."""
         self._check_member(symmetry)
         if symmetry.is_trivial:
             return [self.identity()] * n
-        return list(self._lift(sample_elements(symmetry, self._home, n, seed)))
+        return list(self._lift(symmetry.sample(self._home, n, seed)))
 
     def identity(self) -> Element:
         """The identity of the ambient group."""
@@ -126,7 +123,7 @@ class FeatureSpace:
         return site_permutation(g.point, (0,) * len(shape), shape)
 
     def check(self, x: Any) -> None:
-        """A clear error when x is no batch of this space."""
+        """Raise unless x is a batch of this space, ``(batch, *shape)``."""
         if not hasattr(x, "shape") or not hasattr(x, "ndim"):
             raise TypeError(f"expected a numpy array or torch tensor, got {type(x).__name__}")
         if x.ndim != 1 + len(self.shape) or tuple(x.shape[1:]) != self.shape:
@@ -136,7 +133,15 @@ class FeatureSpace:
             )
 
     def act(self, g: Element, x: Tensor) -> Tensor:
-        """g·x for a batch x, numpy or torch; exact, differentiable, of the same type."""
+        """g·x, of the same type as x: exact and differentiable.
+
+        Parameters
+        ----------
+        g
+            An element of the ambient group, from ``generators``, ``elements`` or ``sample``.
+        x
+            ``(batch, *shape)``, a numpy array or torch tensor.
+        """
         self.check(x)
         shape: tuple[int, ...] = x.shape  # type: ignore[attr-defined]
         size, sites = self.fibre.size, self.lattice.size
@@ -145,20 +150,20 @@ class FeatureSpace:
         plan = _plan(self.lattice, self.fibre, g)
         if plan is not None:
             index, signs = plan
-            moved = gather(moved.reshape(fields, size * sites), index)
+            moved = _gather(moved.reshape(fields, size * sites), index)
             if signs is not None:
-                moved = moved * values_like(signs, x)
+                moved = moved * _values_like(signs, x)
             return moved.reshape(shape)  # type: ignore[no-any-return]
         action = self.action(g)
         moved = moved.reshape(fields * size, sites)
         if action.permutation is None:
-            moved = moved @ values_like(action.site_matrix.T, x)
+            moved = moved @ _values_like(action.site_matrix.T, x)
         else:
             back = np.argsort(action.permutation)
-            moved = gather(moved, back)
+            moved = _gather(moved, back)
             if action.site_signs is not None:
-                moved = moved * values_like(action.site_signs[back], x)
-        moved = values_like(action.fibre, x) @ moved.reshape(fields, size, sites)
+                moved = moved * _values_like(action.site_signs[back], x)
+        moved = _values_like(action.fibre, x) @ moved.reshape(fields, size, sites)
         return moved.reshape(shape)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
@@ -210,3 +215,23 @@ def _plan(lattice: Lattice, fibre: Fibre, g: Element) -> tuple[IntArray, FloatAr
     back = np.empty_like(moved)
     back[moved] = np.arange(len(moved))
     return back, (signs[back] if (signs < 0).any() else None)
+
+
+def _gather(x: Any, index: NDArray[np.intp]) -> Any:
+    """Columns of a matrix x, numpy or torch."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return x.index_select(1, torch.as_tensor(np.array(index), device=x.device))
+    return np.take(x, index, axis=1)
+
+
+def _values_like(values: NDArray[np.float64], x: Any) -> Any:
+    """Coefficients for x, in its dtype; TypeError when x holds integers."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if not (x.is_floating_point() or x.is_complex()):
+            raise TypeError(f"this element does not just permute: convert {x.dtype} to floats")
+        return torch.as_tensor(np.array(values), dtype=x.dtype, device=x.device)
+    if not np.issubdtype(x.dtype, np.inexact):
+        raise TypeError(f"this element does not just permute: convert {x.dtype} to floats")
+    return values.astype(x.dtype)

@@ -1,11 +1,11 @@
-"""Anchor bases: values, derivative, torus distances, and stationary kernels on groups."""
+"""Distances to anchors: straight, on the torus, and left-invariant ones on groups."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from groupella.bases import anchor_basis, anchor_basis_derivative, squared_distances
+from groupella.bases import squared_distances
 from groupella.groups import (
     GroupSet,
     Symmetry,
@@ -28,24 +28,11 @@ def window(size: int) -> np.ndarray:
 
 def test_plain_window() -> None:
     points, anchors = window(3), np.array([[0.0, 0.0], [1.0, -0.5]])
-    values = anchor_basis(points, anchors, 0.7)
-    assert values.shape == (9, 2)
+    found = squared_distances(points, anchors)
+    assert found.shape == (9, 2)
     for i, p in enumerate(points):
         for j, z in enumerate(anchors):
-            assert values[i, j] == pytest.approx(
-                np.exp(-(0.7**2) * ((p - z) ** 2).sum()), abs=1e-15
-            )
-
-
-@pytest.mark.parametrize("omega", [-0.4, 0.0, 0.3, 2.0])
-@pytest.mark.parametrize("period", [None, (5, 5)])
-def test_derivative_by_complex_step(omega: float, period: tuple[int, int] | None) -> None:
-    points, anchors = window(5), np.random.default_rng(0).uniform(-2, 2, (7, 2))
-    squared = squared_distances(points, anchors, period=period)
-    step = 1e-30
-    exact = np.exp(-((omega + 1j * step) ** 2) * squared).imag / step
-    found = anchor_basis_derivative(points, anchors, omega, period=period)
-    np.testing.assert_allclose(found, exact, rtol=1e-13, atol=1e-15)
+            assert found[i, j] == ((p - z) ** 2).sum()
 
 
 def test_the_torus_takes_the_shortest_way() -> None:
@@ -73,16 +60,16 @@ def test_the_torus_takes_the_shortest_way() -> None:
     ],
     ids=str,
 )
-def test_kernels_on_lattice_groups_are_stationary(symmetry: Symmetry, shape: tuple) -> None:
+def test_distances_on_lattice_groups_are_invariant(symmetry: Symmetry, shape: tuple) -> None:
     space = GroupSet(symmetry).space(shape, 1)
     elements = list(space.elements(symmetry))
     sample = space.sample(symmetry, 12, seed=1)
-    values = anchor_basis(sample, sample, 0.5)
-    np.testing.assert_allclose(values, values.T, rtol=0, atol=1e-15)
-    np.testing.assert_allclose(np.diag(values), 1)
+    values = squared_distances(sample, sample)
+    np.testing.assert_array_equal(values, values.T)
+    np.testing.assert_array_equal(np.diag(values), 0)
     for a in elements[:: max(1, len(elements) // 10)]:
         moved = [a * g for g in sample]
-        np.testing.assert_allclose(anchor_basis(moved, moved, 0.5), values, rtol=0, atol=1e-14)
+        np.testing.assert_array_equal(squared_distances(moved, moved), values)
     apart = squared_distances(elements, elements)
     assert (apart[~np.eye(len(elements), dtype=bool)] > 0).all()
 
@@ -96,16 +83,16 @@ def test_quarter_turns_are_chords_apart() -> None:
 
 
 @pytest.mark.parametrize("symmetry", [cyclic(7), permutations(4)], ids=str)
-def test_word_lengths_are_stationary(symmetry: Symmetry) -> None:
+def test_word_lengths_are_invariant(symmetry: Symmetry) -> None:
     space = GroupSet(symmetry).space(symmetry.lattice, 1)
     elements, generators = list(space.elements(symmetry)), space.generators(symmetry)
-    values = anchor_basis(elements, elements[:5], 0.3, generators=generators)
-    whole = anchor_basis(elements, elements, 0.3, generators=generators)
+    values = squared_distances(elements, elements[:5], generators=generators)
+    whole = squared_distances(elements, elements, generators=generators)
     np.testing.assert_array_equal(whole, whole.T)
     np.testing.assert_array_equal(values, whole[:, :5])
     for a in elements[::5]:
         moved = [a * g for g in elements]
-        np.testing.assert_array_equal(anchor_basis(moved, moved, 0.3, generators=generators), whole)
+        np.testing.assert_array_equal(squared_distances(moved, moved, generators=generators), whole)
 
 
 def test_word_length_in_a_cyclic_group_is_the_way_round() -> None:
@@ -121,23 +108,21 @@ def test_word_length_in_a_cyclic_group_is_the_way_round() -> None:
 
 def test_bad_input() -> None:
     points = np.zeros((3, 2))
-    with pytest.raises(ValueError, match="lengthscale must be finite"):
-        anchor_basis(points, points, float("nan"))
     with pytest.raises(ValueError, match=r"got \(3, 2\) and \(3, 1\)"):
-        anchor_basis(points, points[:, :1], 1.0)
+        squared_distances(points, points[:, :1])
     with pytest.raises(ValueError, match="period must be 2 positive lengths"):
-        anchor_basis(points, points, 1.0, period=(4,))
+        squared_distances(points, points, period=(4,))
     symmetry = cyclic(4)
     space = GroupSet(symmetry).space((4,), 1)
     elements = list(space.elements(symmetry))
     with pytest.raises(ValueError, match="pass its `generators`"):
-        anchor_basis(elements, elements, 1.0)
+        squared_distances(elements, elements)
     with pytest.raises(ValueError, match="both be group elements"):
-        anchor_basis(elements, points, 1.0)
+        squared_distances(elements, points)
     with pytest.raises(ValueError, match="period is for coordinates"):
-        anchor_basis(elements, elements, 1.0, period=(4,))
+        squared_distances(elements, elements, period=(4,))
     with pytest.raises(ValueError, match="2 elements are not words"):
-        anchor_basis(elements[:1], elements, 1.0, generators=[elements[2]])
+        squared_distances(elements[:1], elements, generators=[elements[2]])
     small, large = (list(GroupSet(c4()).space((n, n), 1).elements(c4())) for n in (3, 4))
     with pytest.raises(ValueError, match="act on one lattice"):
-        anchor_basis(small, large, 1.0)
+        squared_distances(small, large)
