@@ -1,7 +1,7 @@
 """Curvature: Kronecker-factored Gauss–Newton blocks (KFAC) of networks of shared linear maps.
 
-`kronecker` is the algebra and knows no networks; everything else collects factors and knows no use
-for them. See docs/curvature.md.
+`kronecker` is the algebra and knows no networks; everything else collects factors and does not know
+what they are used for. See docs/curvature.md.
 """
 
 from ._batches import batches as batches
@@ -10,9 +10,9 @@ from ._collect import listening as listening
 from ._curvature import Curvature as Curvature
 from ._curvature import curvature as curvature
 from ._hypergradient import hypergradient as hypergradient
+from ._modes import HasCurvature as HasCurvature
 from ._modes import exact as exact
 from ._modes import mc as mc
 from ._modes import subset as subset
-from ._roots import HasCurvature as HasCurvature
 from ._tape import BatchTape as BatchTape
 from .kronecker import KroneckerBlock as KroneckerBlock

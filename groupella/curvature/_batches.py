@@ -1,4 +1,4 @@
-"""Data, batch by batch, and how many data they stand for."""
+"""Data in batches, and how many data they represent."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def batches(
 
 
 class Inputs:
-    """Iterates over the inputs x of the data to be used; then `seen` of them were used or counted.
+    """Iterates over the inputs x of the data to use; afterwards `seen` of them were counted.
 
-    data is a pair (x, y) of tensors, taken in batches of `batch_size`, or an iterable of pairs.
+    `data` is a pair (x, y) of tensors, taken in batches of `batch_size`, or an iterable of pairs.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Inputs:
             yield from torch.split(x, self._batch_size)
 
     def _of_batches(self, data: Iterable[Any]) -> Iterator[Tensor]:
+        self.seen = 0
         left = None if self._subset is None else self._subset.n
         for x, _ in batches(data):
             self.seen += x.shape[0]

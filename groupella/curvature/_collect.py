@@ -1,48 +1,21 @@
-"""Collection of factors: a network runs under a tape and stays as it was."""
+"""Collection of factors: a network runs under a tape and is left unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from math import sqrt
 
 import torch
 from torch import Tensor, nn
 
 from groupella.nn.shared_maps import Sharing, taping
 
-from ._modes import Exact, Mode, MonteCarlo
+from ._modes import Columns
 from ._piecewise import PiecewiseLinear
 from ._plan import Plan
-from ._roots import HasCurvature
 from ._stock import is_stock, stock_forward, stock_maps
 from ._tape import Approximation, BatchTape, Factors
-
-
-class Columns:
-    """The columns of the likelihood's root, in the chosen mode."""
-
-    def __init__(self, likelihood: HasCurvature, mode: Mode) -> None:
-        if isinstance(likelihood, type) or not isinstance(likelihood, HasCurvature):
-            raise TypeError(
-                "likelihood must be one of groupella.evidence.likelihoods, such as Categorical() "
-                f"or Gaussian(), got {likelihood!r}."
-            )
-        if not isinstance(mode, Exact | MonteCarlo):
-            raise TypeError(f"mode must be exact() or mc(m), got {mode!r}.")
-        self._likelihood = likelihood
-        self._mode = mode
-        self._generator = None
-        if isinstance(mode, MonteCarlo):
-            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-            self._generator = torch.Generator().manual_seed(mode.seed + 7919 * rank)
-
-    def __call__(self, f: Tensor) -> Tensor:
-        """(N, K, columns), already divided by √m."""
-        if isinstance(self._mode, MonteCarlo):
-            return self._likelihood.sample(f, self._mode.m, self._generator) / sqrt(self._mode.m)
-        return self._likelihood.hessian_root(f)
 
 
 @dataclass
@@ -93,7 +66,10 @@ class Collector:
 
 @contextmanager
 def listening(network: nn.Module, tape: BatchTape, relayout: bool) -> Iterator[None]:
-    """Let `tape` hear all maps of the network, its stock layers included."""
+    """Report all maps of the network to `tape`, those of its stock layers included.
+
+    With `relayout` stock convolutions may put channels last in memory.
+    """
 
     def forward_of(module: nn.Module) -> Callable[[Tensor], Tensor]:
         def forward(input: Tensor) -> Tensor:
@@ -129,7 +105,7 @@ def evaluation(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def undisturbed(network: nn.Module, keep: frozenset[str]) -> Iterator[None]:
-    """Evaluation mode, and all parameters frozen but those in `keep`; put back on leaving."""
+    """Evaluation mode with all parameters frozen except those in `keep`; restored on leaving."""
     required = [(p, p.requires_grad) for p in network.parameters()]
     state = torch.get_rng_state()
     try:

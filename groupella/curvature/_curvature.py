@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from groupella.nn.shared_maps import Sharing
 
 from ._batches import Inputs
-from ._collect import Collector, Columns, undisturbed
-from ._modes import Exact, Mode, Subset
+from ._collect import Collector, undisturbed
+from ._modes import Columns, HasCurvature, Mode, Subset
 from ._plan import Plan
-from ._roots import HasCurvature
 from ._sums import Sums
 from ._tape import Approximation
 from .kronecker import KroneckerBlock
@@ -72,49 +71,70 @@ def curvature(
 ) -> Curvature:
     """Kronecker-factored curvature (GGN) of Σ_n −log p(y_n | f(x_n)), one block per parameter.
 
-    `data` is a pair (x, y) of tensors, taken `batch_size` at a time, or an iterable of such
-    batches; targets are not used. `mode` is `exact()` (default) or `mc(m)`; `subset(n)` takes n of
-    the data. `approximation` is KFAC "expand" or "reduce". `ignore` names parameters, or patterns
-    such as "norm.*", that get no block; any other trainable parameter that no shared linear map
-    covers is an error. Parameters that do not require a gradient are constants, without a block.
+    The network runs in evaluation mode; its gradients, flags, hooks and the random state are left
+    unchanged.
 
-    With `differentiable=True`, or the names of parameters, the factors carry a graph with respect
-    to (those) parameters; named ones need no block. `group` is a process group of
-    torch.distributed, or True for the default one: each process brings its own data. `sharing`
-    overrides how factored layers share output factors ("block" or "sum").
+    Parameters
+    ----------
+    network
+        Any module whose trainable parameters are covered by shared linear maps.
+    likelihood
+        One of `groupella.evidence.likelihoods`.
+    data
+        A pair (x, y) of tensors, taken `batch_size` at a time, or an iterable of such batches. The
+        targets are not used.
+    mode
+        `exact()` (default) or `mc(m)`.
+    approximation
+        KFAC "expand" or "reduce".
+    subset
+        `subset(n)` or n: use only n of the data.
+    ignore
+        Names of parameters, or patterns such as "norm.*", that get no block.
+    differentiable
+        True, or names of parameters: the factors carry a graph with respect to (those) parameters.
+        Named parameters need no block.
+    group
+        A process group of torch.distributed, or True for the default one: each process contributes
+        its own data.
+    sharing
+        Overrides how factored layers share output factors ("block" or "sum").
+    batch_size
+        The number of samples in one pass, for a pair of tensors.
 
-    The network runs in evaluation mode; its gradients, flags, hooks and the random state stay as
-    they were.
+    Returns
+    -------
+    Curvature
+        A mapping of parameter names to blocks. Parameters that do not require a gradient are
+        constants, without a block.
+
+    Raises
+    ------
+    ValueError
+        If a trainable parameter is covered by no shared linear map and not ignored, or if there are
+        no data.
+
+    References
+    ----------
+    Martens and Grosse, "Optimizing Neural Networks with Kronecker-factored Approximate Curvature",
+    ICML 2015. Grosse and Martens, "A Kronecker-factored approximate Fisher matrix for convolution
+    layers", ICML 2016.
     """
     if approximation not in ("expand", "reduce"):
         raise ValueError(f'approximation must be "expand" or "reduce", got {approximation!r}.')
     plan = Plan.of(network, ignore, differentiable)
-    return collect(
-        network, likelihood, data, plan, mode, approximation, subset, group, sharing, batch_size
-    )
+    collector = Collector(network, Columns(likelihood, mode), plan, approximation, sharing)
+    return collect(collector, Inputs(data, subset, batch_size), group)
 
 
-def collect(
-    network: nn.Module,
-    likelihood: HasCurvature,
-    data: Data,
-    plan: Plan,
-    mode: Mode | None,
-    approximation: Approximation,
-    subset: Subset | int | None,
-    group: Any,
-    sharing: Sharing | None,
-    batch_size: int,
-) -> Curvature:
-    """`curvature` with a plan."""
+def collect(collector: Collector, inputs: Inputs, group: Any) -> Curvature:
+    """The blocks of all inputs, summed over batches and processes."""
+    network, plan = collector.network, collector.plan
     parallel = group not in (None, False)
     if parallel and plan.keep:
         raise ValueError(
             "A graph does not cross processes: use hypergradient(..., passes=2, group=...)."
         )
-    columns = Columns(likelihood, Exact() if mode is None else mode)
-    collector = Collector(network, columns, plan, approximation, sharing)
-    inputs = Inputs(data, subset, batch_size)
     sums = Sums()
     with undisturbed(network, plan.keep):
         for x in inputs:

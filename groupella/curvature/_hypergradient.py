@@ -1,7 +1,7 @@
 """Gradients of an objective of the curvature with respect to hyperparameters inside the network.
 
 Lengthscales and the like shape the network's maps, and so its factors: the gradient of the evidence
-in them goes through all factors, second derivatives of the network included.
+in them flows through all factors, second derivatives of the network included.
 
 With `passes=1` the graph of all backward passes is kept. With `passes=2` the factors F are computed
 first without a graph and the objective is differentiated with respect to them; a second pass over
@@ -22,11 +22,10 @@ from torch import distributed as dist
 from groupella.nn.shared_maps import Sharing
 
 from ._batches import Inputs
-from ._collect import Collector, Columns, undisturbed
+from ._collect import Collector, undisturbed
 from ._curvature import Curvature, Data, collect
-from ._modes import Exact, Mode, Subset
+from ._modes import Columns, HasCurvature, Mode, Subset
 from ._plan import Plan
-from ._roots import HasCurvature
 from ._tape import Approximation
 
 Objective = Callable[[Curvature], Tensor]
@@ -49,10 +48,29 @@ def hypergradient(
     sharing: Sharing | None = None,
     batch_size: int = 256,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The objective's value, and its gradient for each parameter of the network named in `wrt`.
+    """The value of an objective of the curvature, and its gradient in parameters of the network.
 
-    `objective` maps a `Curvature` to a scalar; it may use the parameters directly, too. The other
-    arguments are those of `curvature`. With `passes=2` the data are read twice.
+    Parameters
+    ----------
+    objective
+        Maps a `Curvature` to a scalar; it may also use the parameters directly.
+    network, likelihood, data, mode, approximation, subset, ignore, group, sharing, batch_size
+        As in `curvature`.
+    wrt
+        The names of the parameters to differentiate with respect to.
+    passes
+        1 keeps one graph of all backward passes; 2 reads the data twice and keeps one column's
+        graph in memory.
+
+    Returns
+    -------
+    value, gradients
+        The objective's value, and the gradient for each name in `wrt`.
+
+    References
+    ----------
+    Immer et al., "Scalable Marginal Likelihood Estimation for Model Selection in Deep Learning",
+    ICML 2021.
     """
     if passes not in (1, 2):
         raise ValueError(f"passes must be 1 (one graph) or 2 (low memory), got {passes}.")
@@ -60,18 +78,14 @@ def hypergradient(
         raise TypeError("passes=2 reads the data twice: pass a list or a loader, no iterator.")
     plan = Plan.of(network, ignore, wrt)
     hyperparameters = [dict(network.named_parameters())[name] for name in wrt]
-    blocks = collect(
-        network,
-        likelihood,
-        data,
-        plan if passes == 1 else replace(plan, keep=frozenset()),
-        mode,
-        approximation,
-        subset,
-        group,
-        sharing,
-        batch_size,
-    )
+
+    def collector(plan: Plan) -> Collector:
+        """Every pass starts its own random columns."""
+        return Collector(network, Columns(likelihood, mode), plan, approximation, sharing)
+
+    inputs = Inputs(data, subset, batch_size)
+    first = plan if passes == 1 else replace(plan, keep=frozenset())
+    blocks = collect(collector(first), inputs, group)
     if passes == 1:
         value = objective(blocks)
         gradients = _gradients(value, hyperparameters)
@@ -82,15 +96,7 @@ def hypergradient(
     found = _gradients(value, [*hyperparameters, *factors])
     direct, pulled = found[: len(wrt)], found[len(wrt) :]
     cotangents = dict(zip(blocks, zip(pulled[::2], pulled[1::2], strict=True), strict=True))
-    collector = Collector(
-        network,
-        Columns(likelihood, Exact() if mode is None else mode),
-        plan,
-        approximation,
-        sharing,
-    )
-    inputs = Inputs(data, subset, batch_size)
-    indirect = _second_pass(collector, inputs, cotangents, hyperparameters)
+    indirect = _second_pass(collector(plan), inputs, cotangents, hyperparameters)
     if group not in (None, False):
         for gradient in indirect:
             dist.all_reduce(gradient, group=None if group is True else group)
@@ -103,8 +109,8 @@ def _second_pass(
 ) -> list[Tensor]:
     """Σ ⟨∂objective/∂F, ∂F/∂wrt⟩, one column at a time.
 
-    The columns depend on the network's outputs: that part of the gradient is gathered at a copy of
-    the root, and goes through the network once, together with that of the input grams.
+    The columns depend on the network's outputs: that part of the gradient is collected at a copy of
+    the root and propagated through the network once, together with that of the input grams.
     """
     total = [torch.zeros_like(p) for p in wrt]
     with undisturbed(collector.network, collector.plan.keep):

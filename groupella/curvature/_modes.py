@@ -1,8 +1,27 @@
-"""How the likelihood's curvature and the data are summed."""
+"""How the likelihood's curvature and the data are summed.
+
+Λ = −∂² log p(y | f) / ∂f² enters as a root S with S Sᵀ = Λ, one backward pass per column of S.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class HasCurvature(Protocol):
+    """A likelihood whose curvature in the outputs f (N, K) does not depend on the targets."""
+
+    def hessian_root(self, f: Tensor) -> Tensor:
+        """S (N, K, R) with S Sᵀ = −∂² log p / ∂f²."""
+
+    def sample(self, f: Tensor, m: int, generator: torch.Generator | None = None) -> Tensor:
+        """(N, K, m): columns whose outer products have the mean S Sᵀ."""
 
 
 @dataclass(frozen=True)
@@ -12,7 +31,10 @@ class Exact:
 
 @dataclass(frozen=True)
 class MonteCarlo:
-    """m random combinations of the columns: m backward passes, unbiased output factors."""
+    """`m` random combinations of the columns: m backward passes, unbiased output factors.
+
+    The same `seed` gives the same combinations.
+    """
 
     m: int = 1
     seed: int = 0
@@ -24,10 +46,10 @@ class MonteCarlo:
 
 @dataclass(frozen=True)
 class Subset:
-    """n of the data, or all where there are fewer, standing for all of them.
+    """`n` of the data (or all, if there are fewer), scaled to represent all of them.
 
     From a pair of tensors n are drawn at random; from an iterable of batches the first n are taken
-    and the rest is counted only, so shuffle it.
+    and the rest is only counted, so shuffle it.
     """
 
     n: int
@@ -39,18 +61,28 @@ class Subset:
 
 
 Mode = Exact | MonteCarlo
+exact, mc, subset = Exact, MonteCarlo, Subset
 
 
-def exact() -> Exact:
-    """All columns of the likelihood's root."""
-    return Exact()
+class Columns:
+    """The columns of the likelihood's root, in the chosen mode."""
 
+    def __init__(self, likelihood: HasCurvature, mode: Mode | None) -> None:
+        mode = Exact() if mode is None else mode
+        if isinstance(likelihood, type) or not isinstance(likelihood, HasCurvature):
+            raise TypeError(
+                "likelihood must be one of groupella.evidence.likelihoods, such as Categorical() "
+                f"or Gaussian(), got {likelihood!r}."
+            )
+        if not isinstance(mode, Exact | MonteCarlo):
+            raise TypeError(f"mode must be exact() or mc(m), got {mode!r}.")
+        self._likelihood, self._mode, self._generator = likelihood, mode, None
+        if isinstance(mode, MonteCarlo):
+            rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+            self._generator = torch.Generator().manual_seed(mode.seed + 7919 * rank)
 
-def mc(m: int = 1, seed: int = 0) -> MonteCarlo:
-    """m random combinations of the columns; the same seed gives the same ones."""
-    return MonteCarlo(m, seed)
-
-
-def subset(n: int, seed: int = 0) -> Subset:
-    """n of the data, standing for all of them."""
-    return Subset(n, seed)
+    def __call__(self, f: Tensor) -> Tensor:
+        """(N, K, columns), already divided by √m."""
+        if isinstance(self._mode, MonteCarlo):
+            return self._likelihood.sample(f, self._mode.m, self._generator) / sqrt(self._mode.m)
+        return self._likelihood.hessian_root(f)

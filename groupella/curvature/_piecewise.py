@@ -1,9 +1,9 @@
 """Second derivatives of piecewise linear functions are zero; do not compute them.
 
 The backward pass of a rectifier or a pooling is linear in the gradient, with a mask that depends
-on the input but has no derivative. Autograd gives the mask a derivative all the same, a tensor of
-zeros, and carries it through the whole network. While factors are differentiated, the functions
-here take the place of torch's; what their backward passes use is constant.
+on the input but has no derivative. Autograd still gives the mask a derivative, a tensor of zeros,
+and carries it through the whole network. While factors are differentiated, the functions here
+replace torch's; their backward passes treat the mask as a constant.
 """
 
 from __future__ import annotations
@@ -21,48 +21,36 @@ aten = torch.ops.aten
 Size = int | Sequence[int]
 
 
-class _Relu(torch.autograd.Function):
+class _Masked(torch.autograd.Function):
+    """A function with a backward pass in which everything but the gradient is constant.
+
+    `forward(x)` gives the output and the tensors that `backward(g, *tensors)` uses.
+    """
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = torch.relu(x)
-        ctx.save_for_backward(y)
+    def forward(ctx: Any, x: Tensor, forward: Callable[..., Any], backward: Any) -> Any:
+        y, kept = forward(x)
+        ctx.save_for_backward(*kept)
+        ctx.pull = backward
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        (y,) = ctx.saved_tensors
-        return aten.threshold_backward(g, y.detach(), 0)
+        return ctx.pull(g, *(t.detach() for t in ctx.saved_tensors)), None, None
 
 
-class _MaxPool2d(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, options: Sequence[Any]) -> Any:
-        y, index = aten.max_pool2d_with_indices(x, *options)
-        ctx.save_for_backward(x, index)
-        ctx.options = options
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        x, index = ctx.saved_tensors
-        return aten.max_pool2d_with_indices_backward(g, x.detach(), *ctx.options, index), None
-
-
-class _AvgPool2d(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, options: Sequence[Any]) -> Any:
-        ctx.save_for_backward(x)
-        ctx.options = options
-        return aten.avg_pool2d(x, *options)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        (x,) = ctx.saved_tensors
-        return aten.avg_pool2d_backward(g, x.detach(), *ctx.options), None
+def _masked(x: Tensor, forward: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+    return _Masked.apply(x, forward, backward)  # type: ignore[no-untyped-call]
 
 
 def _relu(input: Tensor, inplace: bool = False) -> Any:
-    return torch.relu_(input) if inplace else _Relu.apply(input)  # type: ignore[no-untyped-call]
+    def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        y = torch.relu(x)
+        return y, (y,)
+
+    if inplace:
+        return torch.relu_(input)
+    return _masked(input, forward, lambda g, y: aten.threshold_backward(g, y, 0))
 
 
 def _max_pool2d(
@@ -76,7 +64,15 @@ def _max_pool2d(
 ) -> Any:
     kernel = _pair(kernel_size)
     options = (kernel, _pair(stride or kernel), _pair(padding), _pair(dilation), ceil_mode)
-    return _MaxPool2d.apply(input, options)  # type: ignore[no-untyped-call]
+
+    def forward(x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        y, index = aten.max_pool2d_with_indices(x, *options)
+        return y, (x, index)
+
+    def backward(g: Tensor, x: Tensor, index: Tensor) -> Any:
+        return aten.max_pool2d_with_indices_backward(g, x, *options, index)
+
+    return _masked(input, forward, backward)
 
 
 def _avg_pool2d(
@@ -91,7 +87,11 @@ def _avg_pool2d(
     kernel = _pair(kernel_size)
     steps = _pair(stride or kernel)
     options = (kernel, steps, _pair(padding), ceil_mode, count_include_pad, divisor_override)
-    return _AvgPool2d.apply(input, options)  # type: ignore[no-untyped-call]
+    return _masked(
+        input,
+        lambda x: (aten.avg_pool2d(x, *options), (x,)),
+        lambda g, x: aten.avg_pool2d_backward(g, x, *options),
+    )
 
 
 _REPLACED: Mapping[Any, Callable[..., Any]] = {

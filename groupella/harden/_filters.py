@@ -1,22 +1,24 @@
 """What a path does to its input, as plain weights.
 
-Every path is affine, so its weights can be read off its answers. One that commutes with all
-translations of the torus is a convolution: its answer to a single site of each channel holds the
-whole filter, whatever the path is made of (stages, bases, anchors, a user's own idea). On a small
+Every path is affine, so its weights can be read off its responses. A path that commutes with all
+translations of the torus is a convolution: its response to a single site of each channel holds the
+whole filter, whatever the path is made of (stages, bases, anchors, a user's own code). On a small
 torus a window that wraps around is folded. Any other path is a matrix, except that factored ones
-keep their factors. Answers are computed in float64.
+keep their factors. Responses are computed in float64.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from groupella.nn.circular import add_kernels
 from groupella.nn.paths import FactoredFC, FullyConnected, SparseFC
 
 _ROWS_AT_ONCE = 1024
@@ -36,7 +38,7 @@ class Matrix(NamedTuple):
     bias: Tensor
 
 
-class Factors(NamedTuple):
+class FactoredMatrix(NamedTuple):
     """y(c', p') = Σ_c θ₁(c', c, p') (Σ_p θ₂(c', c, p) x(c, p) + between(c')) + after(c', p')."""
 
     theta1: Tensor
@@ -45,8 +47,15 @@ class Factors(NamedTuple):
     after: Tensor
 
 
-def plain_weights(path: nn.Module) -> Filter | Matrix | Factors:
-    """The path's weights in the plainest form that fits, in float64."""
+def plain_weights(path: nn.Module) -> Filter | Matrix | FactoredMatrix:
+    """The weights of a path in the plainest form that fits, in float64.
+
+    Returns
+    -------
+    Filter, FactoredMatrix or Matrix
+        A filter for paths that commute with all translations, factors for F-FC and S-FC, else a
+        matrix.
+    """
     exact: Any = copy.deepcopy(path).double()
     with torch.no_grad():
         if isinstance(exact, (FactoredFC, SparseFC)):
@@ -59,21 +68,14 @@ def plain_weights(path: nn.Module) -> Filter | Matrix | Factors:
         return _matrix(exact)
 
 
-def add_filters(first: Filter, second: Filter) -> Filter:
-    """The filter that does both, on the larger of the two windows."""
-    sizes = [
-        max(a, b) for a, b in zip(first.weight.shape[2:], second.weight.shape[2:], strict=True)
-    ]
-    weights = []
-    for weight in (first.weight, second.weight):
-        margins = [(n - k) // 2 for n, k in zip(sizes, weight.shape[2:], strict=True)]
-        pads = [m for margin in reversed(margins) for m in (margin, margin)]
-        weights.append(nn.functional.pad(weight, pads))
-    return Filter(weights[0] + weights[1], first.bias + second.bias)
+def add_filters(filters: Sequence[Filter]) -> Filter:
+    """The sum of the filters, on the largest window."""
+    bias = torch.stack([f.bias for f in filters]).sum(0)
+    return Filter(add_kernels([f.weight for f in filters]), bias)
 
 
 def _filter(path: Any) -> Filter:
-    """W(c', c, δ) is the answer in channel c', at site −δ, to a one in channel c at the site 0."""
+    """W(c', c, δ) is the response in channel c', at site −δ, to a one in channel c at site 0."""
     channels, *sides = path.space_in.shape
     constant = path(torch.zeros(1, channels, *sides, dtype=torch.float64))[0]
     answers = []
@@ -118,7 +120,7 @@ def _matrix(path: Any) -> Matrix:
     return Matrix(torch.cat(columns).mT.contiguous(), constant.flatten())
 
 
-def _factors(path: FactoredFC | SparseFC) -> Factors:
+def _factors(path: FactoredFC | SparseFC) -> FactoredMatrix:
     theta1: Tensor = path.theta1
     theta2: Tensor = path.theta2
     c_out = len(theta1)
@@ -127,8 +129,10 @@ def _factors(path: FactoredFC | SparseFC) -> Factors:
         spread, projection = path.functions()
         theta1, theta2 = theta1 @ spread.mT, theta2 @ projection.mT
         after = between if path.bias is None else path.bias
-        return Factors(theta1, theta2, between, after.unsqueeze(1).expand(-1, theta1.shape[2]))
+        return FactoredMatrix(
+            theta1, theta2, between, after.unsqueeze(1).expand(-1, theta1.shape[2])
+        )
     if path.channel_bias is not None:
         between = path.channel_bias
     point = path.point_bias if path.point_bias is not None else theta1.new_zeros(theta1.shape[2])
-    return Factors(theta1, theta2, between, point.expand(c_out, -1))
+    return FactoredMatrix(theta1, theta2, between, point.expand(c_out, -1))

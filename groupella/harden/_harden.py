@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import difflib
 from collections.abc import Iterable, Mapping
-from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -23,7 +22,7 @@ from groupella.nn.paths import Path
 from groupella.nn.pooling import GlobalPool, GroupPool, Lift, PolyphasePool
 
 from . import _plain
-from ._filters import Factors, Filter, Matrix, add_filters, plain_weights
+from ._filters import FactoredMatrix, Filter, Matrix, add_filters, plain_weights
 
 _ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -38,7 +37,7 @@ _ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 
 
 class HasKept(Protocol):
-    """What is read of a `Selection`: for each layer the names of the paths to keep."""
+    """The part of a `Selection` that is used: for each layer the names of the paths to keep."""
 
     @property
     def kept(self) -> Mapping[str, Iterable[str]]: ...
@@ -59,10 +58,22 @@ def harden(
         For each layer, by its name in `network.named_modules()`, the names of the paths to keep:
         a mapping, or an object whose attribute `kept` is one, such as a `Selection`. Layers that it
         does not name keep all their paths.
+
+    Returns
+    -------
+    nn.Module
+        Plain torch modules: can be saved, loaded, compiled and exported without groupella.
+
+    Raises
+    ------
+    TypeError
+        If `selection` is neither a mapping nor has one.
+    ValueError
+        If it names an unknown layer or path, or leaves a layer without paths.
     """
     kept = _kept(network, selection)
     names = {id(module): name for name, module in network.named_modules()}
-    # What deepcopy shall take for each module, so that shared modules and tied weights stay so.
+    # The memo of deepcopy, so that shared modules and tied weights stay shared.
     plain: dict[int, Any] = {}
 
     def convert(module: nn.Module) -> nn.Module:
@@ -113,10 +124,6 @@ def _nearest(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ": there is none"
 
 
-def _is_ours(module: nn.Module) -> bool:
-    return type(module).__module__.partition(".")[0] == "groupella"
-
-
 def _leaf(module: nn.Module, kept: tuple[str, ...] | None) -> nn.Module | None:
     """The plain form of a module of groupella; None for a module that merely contains some."""
     if isinstance(module, ResidualPathway):
@@ -143,7 +150,7 @@ def _leaf(module: nn.Module, kept: tuple[str, ...] | None) -> nn.Module | None:
 
 def _written_out(module: nn.Module) -> nn.Module:
     """Stock modules as they are, ours as a graph of torch operations."""
-    if not _is_ours(module):
+    if type(module).__module__.partition(".")[0] != "groupella":
         return module
     graph = fx.symbolic_trace(module)
     for node in graph.graph.nodes:
@@ -169,9 +176,9 @@ def _layer(layer: ResidualPathway, kept: tuple[str, ...]) -> nn.Module:
     alone = bool(filters) and not before and not after and layer.pool is None
     if alone and (bias is None or bias[0].numel() == 1):
         constant = None if bias is None else bias.flatten().double()
-        return _like(_plain.convolution(reduce(add_filters, filters), constant), layer)
+        return _like(_plain.convolution(add_filters(filters), constant), layer)
     if filters:
-        before.insert(0, _plain.convolution(reduce(add_filters, filters), None))
+        before.insert(0, _plain.convolution(add_filters(filters), None))
     pool = None if layer.pool is None else _polyphase(layer.pool)
     return _like(_plain.Layer(before, pool, after, bias), layer)
 
@@ -183,7 +190,7 @@ def _path(path: Any) -> nn.Module:
     return _weights(found, path.space_out.shape)
 
 
-def _weights(found: Matrix | Factors, shape: tuple[int, ...]) -> nn.Module:
+def _weights(found: Matrix | FactoredMatrix, shape: tuple[int, ...]) -> nn.Module:
     if isinstance(found, Matrix):
         return _plain.matrix(found, shape)
     return _plain.Factored(found, shape)

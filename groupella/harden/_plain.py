@@ -11,7 +11,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from ._filters import Factors, Filter, Matrix
+from ._filters import FactoredMatrix, Filter, Matrix
 
 _CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
     1: nn.Conv1d,
@@ -58,7 +58,7 @@ def _filled(module: nn.Module, weight: Tensor, bias: Tensor) -> nn.Module:
 class Factored(nn.Module):
     """θ₁ and θ₂ as two batched matrix products, with the biases that are not zero."""
 
-    def __init__(self, found: Factors, shape: Sequence[int]) -> None:
+    def __init__(self, found: FactoredMatrix, shape: Sequence[int]) -> None:
         super().__init__()
         self.shape = tuple(shape)
         self.theta1 = nn.Parameter(found.theta1.contiguous())

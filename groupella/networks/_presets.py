@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from groupella.groups import GroupSet, p4, z2
 
-from ._counts import count_parameters
 from ._trunk import Trunk, trunk
 
 
@@ -40,7 +40,7 @@ class Preset:
     prior: Literal["weights", "anchors", "lengthscales"] = "weights"
 
     def build(self, **options: Any) -> Trunk:
-        """The network, on 32×32 images; any option of `trunk` may be given anew."""
+        """The network, on 32×32 images; options override those of the preset, see `trunk`."""
         settings: dict[str, Any] = {
             "alpha": self.alpha,
             "in_channels": self.in_channels,
@@ -63,7 +63,20 @@ def _count(row: Preset, paper_biases: bool) -> int:
 
 
 def preset(name: str, **options: Any) -> Trunk:
-    """The network of that name, one of `PRESETS`; options are those of `trunk`."""
+    """A network of the paper's tables.
+
+    Parameters
+    ----------
+    name
+        One of `PRESETS`, such as "cifar10/F-FC+CONV".
+    **options
+        Override the preset; see `trunk`.
+
+    Raises
+    ------
+    ValueError
+        If there is no preset of that name.
+    """
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1, cutoff=0.0)
         raise ValueError(
@@ -73,29 +86,39 @@ def preset(name: str, **options: Any) -> Trunk:
     return PRESETS[name].build(**options)
 
 
+def count_parameters(module: nn.Module, *, weights_only: bool = False) -> int:
+    """The number of entries of all parameters.
+
+    Parameters
+    ----------
+    module
+        Any module.
+    weights_only
+        Leave out lengthscales ω and anchor positions, which the paper does not count.
+    """
+    return sum(
+        parameter.numel()
+        for name, parameter in module.named_parameters()
+        if not (weights_only and name.rpartition(".")[2].startswith(("omega", "positions")))
+    )
+
+
 def _presets() -> Mapping[str, Preset]:
     translations, both, rotations = GroupSet(z2()), GroupSet(z2(), p4()), GroupSet(p4())
     rows: list[Preset] = []
+
+    def add(name: str, groups: GroupSet, paths: str, *columns: Any, **options: Any) -> None:
+        rows.append(Preset(name, groups, paths, *columns, **options))
 
     for task, classes, counts in (
         ("toy-digit", 10, (112_664_170, 338_590, 1_730_805)),
         ("toy-quadrant", 40, (112_683_400, 357_820, 1_750_035)),
     ):
+        options = {"in_channels": 1, "classes": classes}
         for paths, printed, count in zip(
             ("FC", "CONV", "F-FC+CONV"), ("112.7 M", "0.4 M", "1.8 M"), counts, strict=True
         ):
-            rows.append(
-                Preset(
-                    f"{task}/{paths}",
-                    translations,
-                    paths,
-                    printed,
-                    count,
-                    in_channels=1,
-                    classes=classes,
-                )
-            )
-
+            add(f"{task}/{paths}", translations, paths, printed, count, **options)
     for paths, printed, count in (
         ("FC", "133.6 M", 133_635_690),
         ("CONV", "0.3 M", 338_770),
@@ -103,46 +126,20 @@ def _presets() -> Mapping[str, Preset]:
         ("F-FC", "1.5 M", 1_542_625),
         ("F-FC+CONV", "1.8 M", 1_771_945),
     ):
-        rows.append(Preset(f"cifar10/{paths}", translations, paths, printed, count))
+        add(f"cifar10/{paths}", translations, paths, printed, count)
     for paths, printed, count in (
         ("S-FC", "0.8 M", 831_820),
         ("S-CONV", "0.2 M", 237_050),
         ("S-FC+S-CONV", "1.0 M", 959_420),
     ):
-        rows.append(
-            Preset(f"cifar10/{paths}", translations, paths, printed, count, prior="anchors")
-        )
-        rows.append(
-            Preset(
-                f"cifar10/{paths}:lengthscales",
-                translations,
-                paths,
-                printed,
-                count,
-                prior="lengthscales",
-            )
-        )
-
-    for data, in_channels, published in (
-        ("mnist", 1, None),
-        ("translated-mnist", 1, None),
-        ("rotated-mnist", 1, None),
-        ("cifar10", 3, 1_237_527),
-        ("rotated-cifar10", 3, 1_237_527),
-    ):
-        rows.append(
-            Preset(
-                f"groups/{data}",
-                both,
-                "F-FC+CONV+GCONV/pointwise",
-                "1.2 M",
-                published,
-                alpha=2,
-                in_channels=in_channels,
-            )
-        )
-
-    for kind, paths, alpha, printed, published in (
+        for name, prior in ((paths, "anchors"), (f"{paths}:lengthscales", "lengthscales")):
+            add(f"cifar10/{name}", translations, paths, printed, count, prior=prior)
+    several = "F-FC+CONV+GCONV/pointwise"
+    for data in ("mnist", "translated-mnist", "rotated-mnist"):
+        add(f"groups/{data}", both, several, "1.2 M", None, alpha=2, in_channels=1)
+    for data in ("cifar10", "rotated-cifar10"):
+        add(f"groups/{data}", both, several, "1.2 M", 1_237_527, alpha=2)
+    for kind, paths, alpha, printed, count in (
         ("full", "GCONV", 10, "1025380", 1_025_380),
         ("separable", "GCONV/separable", 10, "214550", 214_550),
         ("depthwise-separable", "GCONV/depthwise", 10, "139735", 139_725),
@@ -151,8 +148,8 @@ def _presets() -> Mapping[str, Preset]:
         ("depthwise-separable-matched", "GCONV/depthwise", 16, "346215", 346_215),
         ("pointwise", "GCONV/pointwise", 10, "338770", 338_770),
     ):
-        rows.append(Preset(f"rotation/{kind}", rotations, paths, printed, published, alpha=alpha))
-    rows.append(Preset("rotation/classical", translations, "CONV", "338770", 338_770))
+        add(f"rotation/{kind}", rotations, paths, printed, count, alpha=alpha)
+    add("rotation/classical", translations, "CONV", "338770", 338_770)
     return MappingProxyType({row.name: row for row in rows})
 
 

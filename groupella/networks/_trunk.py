@@ -2,7 +2,7 @@
 
 Eight residual-pathway layers with 3×3 filters, of α to 16α channels, five of which halve the
 lattice, each followed by a ReLU; then what is left of the lattice and of the fibre is pooled, and
-two linear layers 16α → 64α → classes answer. The image is first lifted to the fibre of the ambient
+two linear layers 16α → 64α → classes follow. The image is first lifted to the fibre of the ambient
 point group: every layer has the same kind of features, and every group of the set acts on them.
 
 On images of other sizes a layer halves the lattice where the plan says so and every side is even;
@@ -108,7 +108,7 @@ def trunk(
     site_pooling: str = "mean",
     **options: Any,
 ) -> Trunk:
-    """A network that may use every group of the set in every layer.
+    """A network that may use every group of the set in every layer: the paper's trunk.
 
     Parameters
     ----------
@@ -120,21 +120,33 @@ def trunk(
     alpha
         The number of channels of the first layer.
     image_size
-        The sides of the image; one number stands for equal sides, as many as the groups act on.
+        The sides of the image. One number gives equal sides, as many as the groups act on.
     classes, in_channels
-        What comes out and what goes in.
+        The number of outputs and of input channels.
     blocks
         For each layer its channels as a multiple of α, and its stride, 1 or 2.
     hidden
         The width of the layer before the last, as a multiple of α.
     kernel_size
-        The window of convolutions; cut to the torus where that is smaller.
+        The window of convolutions; reduced to the torus where that is smaller.
     fibre
         The fibre of all features; the regular representation by default.
     activation, fibre_pooling, site_pooling
         See `groupella.nn.nonlinearity`, `GroupPool` and `GlobalPool`.
     **options
         Any further option of `ResidualPathway`: `init`, `increments`, `paper_biases`, …
+
+    Returns
+    -------
+    Trunk
+        Maps (batch, in_channels, *image) to (batch, classes).
+
+    Raises
+    ------
+    TypeError
+        If an option is unknown.
+    ValueError
+        If a width or a block is not valid, or if the fibre has no invariant vector.
     """
     check_groups(groups)
     _check_options(options)
@@ -146,12 +158,18 @@ def trunk(
     space = lift.space_out
     layers = []
     for width, stride in plan:
+        target = space.with_channels(width * alpha)
+        sides = space.lattice.shape
+        even = bool(sides) and all(n % 2 == 0 for n in sides)
+        halves = stride == 2 and even and space.ambient.is_catalogue
+        if halves:
+            target = target.with_lattice(tuple(n // 2 for n in sides))
         layer = ResidualPathway(
             space,
-            _after(space, width * alpha, stride),
+            target,
             groups,
             paths,
-            stride=stride if _halves(space, stride) else 1,
+            stride=2 if halves else 1,
             kernel_size=_window(kernel_size, space.lattice),
             **options,
         )
@@ -231,23 +249,6 @@ def _checked(blocks: Sequence[tuple[int, int]]) -> list[Block]:
             raise ValueError(f"a block is a positive width and a stride of 1 or 2, got {block}")
         plan.append(Block(width, stride))
     return plan
-
-
-def _halves(space: FeatureSpace, stride: int) -> bool:
-    sides = space.lattice.shape
-    return (
-        stride == 2
-        and space.ambient.is_catalogue
-        and all(n % 2 == 0 for n in sides)
-        and bool(sides)
-    )
-
-
-def _after(space: FeatureSpace, channels: int, stride: int) -> FeatureSpace:
-    space = space.with_channels(channels)
-    if not _halves(space, stride):
-        return space
-    return space.with_lattice(tuple(n // 2 for n in space.lattice.shape))
 
 
 def _window(size: int, lattice: Lattice) -> tuple[int, ...]:

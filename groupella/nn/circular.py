@@ -18,6 +18,7 @@ of ∂x folded in place. On the CPU the padded copy is laid out channels-last, a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,9 +30,28 @@ _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 def circular_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, groups: int = 1) -> Tensor:
-    """Convolve `x` (batch, C, *lattice) with `weight` (C', C / groups, *odd kernel) on the torus.
+    """Circular convolution of stride 1 on a torus of one, two or three dimensions.
 
-    Returns (batch, C', *lattice), channels-last in memory on the CPU.
+    Parameters
+    ----------
+    x
+        (batch, C, *lattice).
+    weight
+        (C', C / groups, *kernel), odd along every axis.
+    bias
+        (C',), or None.
+    groups
+        The number of blocks of channels, as in `torch.nn.functional.conv2d`.
+
+    Returns
+    -------
+    Tensor
+        (batch, C', *lattice), channels-last in memory on the CPU.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or if a kernel side is even.
     """
     _check(x, weight, groups)
     device = x.device.type
@@ -72,6 +92,19 @@ def circular_pad(x: Tensor, margin: tuple[int, ...]) -> Tensor:
             region.narrow(axis, 0, m).copy_(region.narrow(axis, size, m))
             region.narrow(axis, size + m, m).copy_(region.narrow(axis, m, m))
     return out
+
+
+def add_kernels(kernels: Sequence[Tensor]) -> Tensor:
+    """The sum of kernels (C', C, *odd window) on the smallest window that holds all, centred."""
+    sizes = [max(sides) for sides in zip(*(w.shape[2:] for w in kernels), strict=True)]
+    total: Tensor | None = None
+    for w in kernels:
+        margins = [(n - k) // 2 for n, k in zip(sizes, w.shape[2:], strict=True)]
+        if any(margins):
+            w = F.pad(w, [m for margin in reversed(margins) for m in (margin, margin)])
+        total = w if total is None else total + w
+    assert total is not None
+    return total
 
 
 @dataclass(frozen=True)

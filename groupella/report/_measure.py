@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from groupella.harden import Factors, Filter, plain_weights
+from groupella.harden import FactoredMatrix, Filter, plain_weights
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.paths import FullyConnected
 from groupella.testing import equivariance_error
@@ -93,7 +93,7 @@ def _filters_of(path: Any) -> tuple[str, FloatArray] | None:
         weights = plain_weights(path)
         if isinstance(weights, Filter):
             return "kernels", weights.weight.flatten(0, 1).numpy()
-        if isinstance(weights, Factors):
+        if isinstance(weights, FactoredMatrix):
             answer = weights.theta1.flatten(2).norm(dim=2)[..., None]
             seen = weights.theta2.flatten(2) * answer
             first = seen[..., : space_in.lattice.size]

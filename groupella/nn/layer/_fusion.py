@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from groupella.nn.circular import add_kernels
 from groupella.nn.paths import Convolution
 from groupella.nn.paths.conv import torus_conv
 
@@ -42,20 +42,7 @@ def convolve(x: Tensor, paths: Iterable[nn.Module], bias: Tensor | None = None) 
         own = path.filter_bias()
         if own is not None:
             bias = own if bias is None else bias + own
-    return torus_conv(x, _total(filters), bias)
-
-
-def _total(filters: list[Tensor]) -> Tensor:
-    """Their sum on the smallest window that holds all, centres aligned."""
-    sizes = [max(sides) for sides in zip(*(w.shape[2:] for w in filters), strict=True)]
-    total: Tensor | None = None
-    for w in filters:
-        margins = [(n - k) // 2 for n, k in zip(sizes, w.shape[2:], strict=True)]
-        if any(margins):
-            w = F.pad(w, [m for margin in reversed(margins) for m in (margin, margin)])
-        total = w if total is None else total + w
-    assert total is not None
-    return total
+    return torus_conv(x, add_kernels(filters), bias)
 
 
 def accumulate(y: Tensor, other: Tensor) -> Tensor:
