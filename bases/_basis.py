@@ -23,12 +23,19 @@ Form: TypeAlias = "Orbits | FloatArray | sp.csr_array"
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """A basis of maps of one shape; `tensor` is it densely, `matrix` sparsely.
+    """A basis of maps of one shape; `tensor` gives it dense, `matrix` sparse.
 
-    shape: of one map, (V_out, V_in) for dense maps
-    form: orbits, or rows (dim, size of one map), orthonormal
-    method: how it was found
-    strictness: order of the point group it obeys; names one of several equal subspaces
+    Parameters
+    ----------
+    shape
+        The shape of one map: (V_out, V_in) for dense maps.
+    form
+        Orbits, or orthonormal rows (dim, size of one map).
+    method
+        How it was found.
+    strictness
+        The order of the point group it obeys; decides which of several equal subspaces gives the
+        name.
     """
 
     shape: tuple[int, ...]
@@ -127,7 +134,7 @@ class Basis:
 class KernelBasis(Basis):
     """A basis of convolution kernels; shape (fibre_out, fibre_in, *window), cross-correlation.
 
-    y(p) = Σ_δ W(δ) x(p + δ), window index i standing for the offset δ = i − (k − 1)/2.
+    y(p) = Σ_δ W(δ) x(p + δ), window index i denoting the offset δ = i − (k − 1)/2.
     """
 
     @property

@@ -1,13 +1,13 @@
-"""Bases are kept under a key made of their mathematical content.
+"""A cache of bases, in memory and on disk, keyed by their mathematical content.
 
 The key is a digest of everything that determines a basis: the method, the shapes and the actions
-of the generators, byte for byte. So equal problems share an entry whatever they are called, and
-nothing ever needs to be invalidated but the format (`_VERSION`).
+of the generators, byte for byte. So equal problems share an entry, and only a new
+format (`_VERSION`) invalidates entries.
 
-In memory the most recently used bases stay, up to `_MEMORY_BYTES`. On disk, in the user's cache
-directory, go those that took longer to find than to read back. A file is written under a temporary
+Memory holds the most recently used bases, up to `_MEMORY_BYTES`. The user's cache directory holds
+those that took longer to find than to read back. A file is written under a temporary
 name and moved into place, so that readers in other processes see all of it or nothing; a file that
-cannot be read, for whatever reason, is a miss. `GROUPELLA_CACHE=off` leaves the disk alone.
+cannot be read is a miss. `GROUPELLA_CACHE=off` disables the disk.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _lock = threading.Lock()
 
 
 def cache_directory() -> Path:
-    """Where bases are kept: groupella/bases in the user's cache directory."""
+    """The directory of cached bases: groupella/bases in the user's cache directory."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given) / "groupella" / "bases"
     return platformdirs.user_cache_path("groupella", appauthor=False) / "bases"
 
 
 def clear_cache(disk: bool = True) -> None:
-    """Forget every basis in memory and, unless `disk` is False, on disk."""
+    """Delete every cached basis from memory and, unless `disk` is False, from disk."""
     global _held
     with _lock:
         _memory.clear()

@@ -9,8 +9,8 @@ then what it adds: its subspace minus the sum of all strictly smaller ones,
 
 Increments of nested members are orthogonal. Those of incomparable members are orthogonal when the
 projectors commute; the pairs that are not are reported in `overlapping`. Empty increments are
-dropped, and of members with one and the same subspace one stands for all (that of the largest point
-group, or the first).
+dropped, and one member represents all that have the same subspace (that of the largest point group,
+or the first).
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ _OVERLAP = 1e-8
 class Increments:
     """Orthogonal parts, by name: members in the order given, then intersections.
 
-    bases: an orthonormal basis for every part
-    members: for every member, the names of the parts that lie in its subspace and together span it
-    overlapping: pairs of parts that are not orthogonal to each other
+    Attributes
+    ----------
+    bases
+        An orthonormal basis of every part.
+    members
+        For every member, the names of the parts that together span its subspace.
+    overlapping
+        The pairs of parts that are not orthogonal to each other.
     """
 
     bases: Mapping[str, Basis]

@@ -1,8 +1,8 @@
 """Elements of a group.
 
 A :class:`LatticeElement` (M, t) moves the site s to M(s − c) + c + t on the torus, c the array
-centre, so (M, t)(M′, t′) = (MM′, Mt′ + t) on odd and even sizes alike. What it does to a fibre is
-the affair of the space: ρ(M). A :class:`SiteElement` is given by what it does: an orthogonal map of
+centre, so (M, t)(M′, t′) = (MM′, Mt′ + t) on odd and even sizes alike. The space determines what
+it does to a fibre: ρ(M). A :class:`SiteElement` is given by what it does: an orthogonal map of
 the sites (kept as a signed permutation where it is one) together with one of the fibre.
 """
 

@@ -26,7 +26,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fibre:
-    """A representation of the ambient point group, or the fibre that generators brought along.
+    """A representation of the ambient point group, or the fibre given with generators.
 
     ``matrices[k]`` is ρ of ``point[k]``; both are empty for generators. Equal when these are equal.
     """

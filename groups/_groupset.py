@@ -82,7 +82,7 @@ class GroupSet:
         Parameters
         ----------
         lattice
-            A ``Lattice`` or its shape, ``(height, width)``; an integer n stands for ``(n,)``.
+            A ``Lattice`` or its shape, ``(height, width)``; an integer n means ``(n,)``.
         channels
             The number of copies of the fibre.
         fibre

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Lattice:
-    """A torus of sites: ``Lattice((8, 8))`` of an image, ``(n,)`` of a sequence."""
+    """A torus of sites: ``Lattice((8, 8))`` for an image, ``Lattice((n,))`` for a sequence."""
 
     shape: tuple[int, ...]
 
@@ -30,7 +30,7 @@ class Lattice:
 
     @classmethod
     def of(cls, lattice: Lattice | Iterable[int] | int) -> Lattice:
-        """The lattice of that shape; an integer ``n`` stands for ``(n,)``."""
+        """The lattice of that shape; an integer ``n`` means ``(n,)``."""
         if isinstance(lattice, Lattice):
             return lattice
         if isinstance(lattice, Iterable):

@@ -1,7 +1,7 @@
 """The paper's trunk, for any set of groups, any paths, any image.
 
 Eight residual-pathway layers with 3×3 filters, of α to 16α channels, five of which halve the
-lattice, each followed by a ReLU; then what is left of the lattice and of the fibre is pooled, and
+lattice, each followed by a ReLU; then the rest of the lattice and the fibre are pooled, and
 two linear layers 16α → 64α → classes follow. The image is first lifted to the fibre of the ambient
 point group: every layer has the same kind of features, and every group of the set acts on them.
 

@@ -1,7 +1,7 @@
 """Constants that follow a parameter's precision without ever losing their own.
 
-A buffer would be rounded by `module.float()` and stay rounded after `module.double()`; a basis so
-treated is equivariant to 1e-8 only. Here the float64 array stays and is cast when it is asked for.
+`module.float()` would round a buffer, and `module.double()` would not restore it; such a basis is
+equivariant to 1e-8 only. Here the float64 array is kept and cast on request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Constant:
-    """A float64 array, as a tensor of whatever dtype and device is needed."""
+    """A float64 array, available as a tensor of any dtype on any device."""
 
     def __init__(self, array: npt.ArrayLike) -> None:
         self.array = np.array(array, dtype=np.float64, order="C")

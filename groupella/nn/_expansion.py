@@ -1,4 +1,4 @@
-"""From coefficients of a basis to the maps they stand for, vec(W) = Bᵀu, differentiably.
+"""From coefficients of a basis to maps, vec(W) = Bᵀu, differentiably.
 
 By one matrix product with the dense basis; where that is large and its maps have disjoint supports
 (a group that permutes), by one gather instead: every entry of W is one coefficient times a number.

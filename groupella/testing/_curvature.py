@@ -104,7 +104,7 @@ class Readout(nn.Module):
 
 
 class CurvatureCase:
-    """Inherit, say what to test, and pytest does the rest.
+    """A test case to inherit from: define the module and its inputs, and run pytest.
 
         class TestMyPath(CurvatureCase):
             def module(self): return MyPath(...)

@@ -1,12 +1,11 @@
 """How far a module is from being equivariant: f(g·x) against g·f(x), for elements g of a symmetry.
 
-The error at g is ‖f(g·x) − g·f(x)‖∞ / ‖f(x)‖∞ over a batch of random inputs x. Every generator is
-tried, and some random elements. f(x) is computed sample by sample, f(g·x) in batches that mix the
-elements, so that a module whose output for one sample depends on the others is found out as well.
+The error at g is ‖f(g·x) − g·f(x)‖∞ / ‖f(x)‖∞ over a batch of random inputs x, for every generator
+and some random elements. f(x) is computed sample by sample, f(g·x) in batches that mix elements, so
+that a module whose output for one sample depends on the other samples fails as well.
 
 A strided module cannot follow a shift by less than its stride. With `up_to_translation` the outputs
-may differ by one translation per sample (of the output torus, the fibre untouched), whatever the
-shift was.
+may differ by one translation per sample (of the output torus, the fibre untouched).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _SAMPLES_AT_ONCE = 256
 
 
 class ConstantOutputWarning(UserWarning):
-    """What was tested does not depend on its input."""
+    """The tested module's output does not depend on its input."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +102,30 @@ def equivariance_error(
         the copy put in evaluation mode: yours is not touched. Modules of escnn and e2cnn get their
         `GeometricTensor`.
     space_in, space_out
-        What the input and the output are. `space_out=None`: the output, whatever its shape, should
-        not change at all.
+        The spaces of input and output. With `space_out=None` the output, of any shape, must be
+        invariant.
     symmetry
         One symmetry or several (a `GroupSet`, say), each inside the ambient one of the spaces.
     batch, elements, seed
-        How many random inputs, how many random elements beside the generators, the seed of both.
+        The number of random inputs, of random elements in addition to the generators, and the seed.
     up_to_translation
         The output may differ by one translation per sample: for modules with pooling or a stride.
     dtype
-        The module is converted to it; the default is the module's own.
+        Convert the module to this dtype; the default is the module's own.
     inputs
         Use these inputs, (batch, *space_in.shape), rather than random ones.
     prepare
-        Turns the tensor into what the module takes, where that is not the tensor itself.
+        Converts the tensor to the module's input, where that is not the tensor itself.
+
+    Returns
+    -------
+    EquivarianceError
+        The errors by element; `float(...)` gives the largest.
+
+    Raises
+    ------
+    ValueError
+        If an element has no counterpart on the output lattice, or if a shape does not fit.
     """
     _check_kinds(symmetry, dtype)
     if batch < 1 or elements < 0:
@@ -164,9 +173,14 @@ def assert_equivariant(
     tolerance: float | None = None,
     **options: Any,
 ) -> None:
-    """Fail unless `module` is equivariant; the options are those of `equivariance_error`.
+    """Raise an AssertionError that lists the error of every element unless `module` is equivariant.
 
-    The default tolerance on the relative error is 1e-12 in float64 and 1e-5 in float32.
+    Parameters
+    ----------
+    module, space_in, space_out, symmetry, **options
+        As in `equivariance_error`.
+    tolerance
+        The largest relative error allowed; by default 1e-12 in float64 and 1e-5 in float32.
     """
     __tracebackhide__ = True
     _check_kinds(symmetry, None)
@@ -194,7 +208,7 @@ def assert_equivariant(
 
 
 def _warn_if_constant(x: Tensor, y: Tensor) -> None:
-    """A module whose output is the same for all inputs obeys everything, and shows nothing."""
+    """Warn of a constant output, which is equivariant to everything and tests nothing."""
     if bool((x != x[:1]).any()) and bool((y == y[:1]).all()):
         what = "is zero" if not bool(y.any()) else "is the same"
         warnings.warn(
@@ -248,7 +262,7 @@ def _random(space: FeatureSpace, member: Symmetry, count: int, seed: int) -> lis
 def _evaluation(
     module: Callable[..., Any], dtype: torch.dtype, prepare: Callable[[Tensor], Any] | None
 ) -> Callable[[Tensor], Any]:
-    """A function from a plain tensor to a plain tensor, whatever the module takes and gives."""
+    """The module as a function from a plain tensor to a plain tensor."""
     call = module
     if isinstance(module, nn.Module):
         call = copy.deepcopy(module).to(dtype=dtype).eval()
