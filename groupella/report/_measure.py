@@ -1,4 +1,4 @@
-"""What a report shows of a network itself: its layers' equivariance errors and its filters."""
+"""Measure what a report shows of a network: equivariance errors of its layers, and filters."""
 
 from __future__ import annotations
 
@@ -16,33 +16,41 @@ from groupella.testing import equivariance_error
 
 from ._content import FilterPicture, FloatArray, LayerError
 
-LARGEST_MATRIX = 2_000_000
+LARGEST_MATRIX = 2_000_000  # entries of a matrix that is built only for its picture
 
 
 def layer_errors(
     network: nn.Module, *, batch: int = 2, elements: int = 4, seed: int = 0
 ) -> dict[tuple[str, str], float]:
-    """Relative equivariance error of every layer under every non-trivial member: (layer, group).
+    """Return (layer, group) → relative equivariance error of every layer under every group.
 
-    Measured on random inputs, up to a translation where the layer pools.
+    Errors are measured on random inputs, up to a translation if the layer pools. Groups without
+    any symmetry are left out.
+
+    Parameters
+    ----------
+    network
+        A network with residual-pathway layers.
+    batch, elements, seed
+        Number of inputs, number of random group elements, and the random seed of both.
     """
-    found: dict[tuple[str, str], float] = {}
-    for name, layer in _layers(network):
-        for member in layer.groups:
-            if member.is_trivial:
-                continue
-            error = equivariance_error(
+    return {
+        (name, group.name): float(
+            equivariance_error(
                 layer,
                 layer.space_in,
                 layer.space_out,
-                member,
+                group,
                 batch=batch,
                 elements=elements,
                 seed=seed,
                 up_to_translation=layer.stride == 2,
             )
-            found[name, member.name] = float(error)
-    return found
+        )
+        for name, layer in _layers(network)
+        for group in layer.groups
+        if not group.is_trivial
+    }
 
 
 def paired(
@@ -50,7 +58,7 @@ def paired(
     after: Mapping[tuple[str, str], float],
     network: nn.Module,
 ) -> tuple[LayerError, ...]:
-    """Two measurements of the layers of `network` side by side."""
+    """Return two results of `layer_errors` for `network` side by side."""
     pooling = {name for name, layer in _layers(network) if layer.stride == 2}
     keys = dict.fromkeys([*before, *after])
     return tuple(
@@ -59,11 +67,11 @@ def paired(
 
 
 def filter_pictures(network: nn.Module, most: int = 8) -> tuple[FilterPicture, ...]:
-    """The `most` largest filters of every path on images; other lattices have no pictures.
+    """Return the `most` largest filters of every path; only layers on images have any.
 
-    A convolution shows kernels from one input to one output component. A factored path shows what
-    it looks for, θ₂(c′, c, ·), times the size of what it answers with; any other path the rows of
-    its matrix, as maps over the input sites.
+    A convolution shows its kernels from one input to one output component. A factored path shows
+    θ₂(c′, c, ·) times the norm of θ₁(c′, c, ·). Any other path shows the rows of its matrix as maps
+    over the input sites, unless the matrix would have to be built and is very large.
     """
     pictures = []
     for name, layer in _layers(network):
@@ -86,8 +94,8 @@ def _filters_of(path: Any) -> tuple[str, FloatArray] | None:
     sides: Sequence[int] = space_in.lattice.shape
     factored = hasattr(path, "theta1")
     convolution = path.symmetry.translations and space_in.lattice == space_out.lattice
-    as_it_is = factored or convolution or isinstance(path, FullyConnected)
-    if not as_it_is and space_in.size * space_out.size > LARGEST_MATRIX:
+    stored = factored or convolution or isinstance(path, FullyConnected)
+    if not stored and space_in.size * space_out.size > LARGEST_MATRIX:
         return None
     with torch.no_grad():
         weights = plain_weights(path)
@@ -103,6 +111,6 @@ def _filters_of(path: Any) -> tuple[str, FloatArray] | None:
 
 
 def _largest(filters: FloatArray, most: int) -> FloatArray:
-    sizes = np.einsum("fxy,fxy->f", filters, filters)  # a large matrix is not copied
+    sizes = np.einsum("fxy,fxy->f", filters, filters)  # without a copy of a large matrix
     order = np.argsort(-sizes, kind="stable")[:most]
     return np.asarray(filters[order], dtype=np.float64)

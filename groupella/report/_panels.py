@@ -81,12 +81,9 @@ def training_panels(content: ReportContent) -> list[Panel]:
     """Return log evidence, likelihood and accuracy over training, where they were recorded."""
     epochs = [record.epoch + 1 for record in content.history]
     panels = []
+    per_example = 1 / content.selection.n_data
     for title, factor, columns in (
-        (
-            "Log evidence, nats per example",
-            1 / content.selection.n_data,
-            {"training": "log_evidence"},
-        ),
+        ("Log evidence, nats per example", per_example, {"training": "log_evidence"}),
         ("Negative log-likelihood", 1.0, {"training": "nll", "test": "validation_nll"}),
         ("Accuracy, %", 100.0, {"training": "accuracy", "test": "validation_accuracy"}),
     ):
@@ -101,7 +98,7 @@ def training_panels(content: ReportContent) -> list[Panel]:
 
 
 def error_panels(content: ReportContent) -> list[Panel]:
-    """Return the equivariance errors of all layers before and after training, one panel a group."""
+    """Return the equivariance errors of all layers, one panel per group."""
     panels = []
     for group in dict.fromkeys(e.group for e in content.errors):
         mine = [e for e in content.errors if e.group == group]
@@ -114,7 +111,8 @@ def error_panels(content: ReportContent) -> list[Panel]:
             Line("before training", numbers, before, 0, dashed=True),
             Line("after training", numbers, after, 1),
         )
-        panels.append(Panel(f"equivariance error, {group}", lines, x_label="layer", log=True))
+        if any(line.points for line in lines):
+            panels.append(Panel(f"equivariance error, {group}", lines, x_label="layer", log=True))
     return panels
 
 

@@ -49,6 +49,9 @@ def test_sentence_names_layers_and_network(content: ReportContent) -> None:
     assert sentence(replace(chosen, layers=(one, one))) == "Every layer obeys z2."
     assert sentence(replace(chosen, layers=(other, other))) == "No layer obeys any of the groups."
     assert sentence(replace(chosen, layers=(one,))) == "The layer obeys z2."
+    dead = replace(one, verdict="undecided")
+    assert sentence(replace(chosen, layers=(dead, dead))).startswith("Undecided: no path")
+    assert "layer 1 is undecided, layer 2 obeys z2" in sentence(replace(chosen, layers=(dead, one)))
 
 
 def test_page_is_self_contained_and_escaped(content: ReportContent) -> None:

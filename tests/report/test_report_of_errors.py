@@ -51,6 +51,13 @@ def test_layers_that_pool_are_marked_as_compared_up_to_a_shift(
     assert "up to one shift per sample" not in page(replace(content, errors=ERRORS))
 
 
+def test_groups_that_were_not_measured_have_no_figure(content: ReportContent) -> None:
+    missing = LayerError("layers.0", "p4", None, None)
+    (only,) = figures(replace(content, errors=(*ERRORS[::2], missing)))["equivariance"].axes
+    assert only.get_title() == "equivariance error, z2"
+    assert "equivariance" not in figures(replace(content, errors=(missing,)))
+
+
 def test_the_figure_draws_every_error_under_its_name(content: ReportContent) -> None:
     drawn = {}
     for axis in figures(replace(content, errors=ERRORS))["equivariance"].axes:
