@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Protocol
 
 from .record import RunError
@@ -68,11 +69,11 @@ def report(failures: Mapping[str, str]) -> None:
         raise RunError(f"{first}: {message}{also}")
 
 
-def here(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
+def here(pieces: Mapping[str, Work], progress: bool = True) -> Generator[str, None, None]:
     """One after the other in this process."""
     failures: dict[str, str] = {}
     for name, work in pieces.items():
-        message = _trouble(work, progress=True)
+        message = _trouble(work, progress)
         if message is None:
             yield name
         else:
@@ -218,9 +219,9 @@ class Bar:
 
 
 def counted(engine: Engine, visible: bool) -> Engine:
-    """The engine with a bar on a terminal, unless pieces run `here` and show their own."""
+    """The engine with a bar on a terminal; pieces that run `here` show their own."""
     if engine is here:
-        return engine
+        return engine if visible else partial(here, progress=False)
 
     def run(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
         shown = visible and sys.stderr.isatty()
