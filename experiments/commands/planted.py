@@ -15,15 +15,16 @@ from groupella.cli.errors import plain_errors, saving
 from groupella.runs.spelling import ArgumentError
 
 if TYPE_CHECKING:
-    from groupella.experiments.planted import Outcome
+    from groupella.experiments.planted import CaseResult
 
 
 def planted(
     preset: Annotated[
         str,
         typer.Option(
-            help="quick (minutes), hour, full (hours), basin (deep, starting at the teacher), "
-            "small (deep, three seeds), fresh (deep, a seed that no choice was made on)."
+            help="quick (minutes), hour, full (hours), noisy (linear, noise to 300 %), basin "
+            "(deep, starting at the teacher), small (deep, three seeds), fresh (deep, a seed "
+            "that no choice was made on)."
         ),
     ] = "quick",
     part: Annotated[
@@ -47,7 +48,7 @@ def planted(
     ] = False,
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
 ) -> None:
-    """Plant symmetries in teachers and data, and count how often they are found.
+    """Plant symmetries in teachers and count how often they are found.
 
     Examples:
 
@@ -87,19 +88,19 @@ def planted(
         for file in filter(None, (figure, summary)):
             _check_target(file)
         with saving(directory, ["*.safetensors", *(f"{case.key}.json" for case in cases)]):
-            outcomes = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)
-        content = summarise(outcomes, preset)
+            results = run_all(cases, directory, jobs or os.cpu_count() or 1, progress)
+        content = summarise(results, preset)
         console = Console(stderr=as_json)
-        console.print(tabulate(outcomes))
+        console.print(tabulate(results))
         for heading in ("not_right", "dropped"):
             for line in content[heading]:
                 console.print(f"{heading.replace('_', ' ')}: {line}", highlight=False)
         if summary is not None:
             write_text(summary, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         if figure is not None:
-            _write_figure(outcomes, figure)
+            _write_figure(results, figure)
     if as_json:
-        typer.echo(json.dumps(headline(outcomes)))
+        typer.echo(json.dumps(headline(results)))
 
 
 def _check_figure(file: Path) -> None:
@@ -122,9 +123,9 @@ def _check_target(file: Path) -> None:
         raise ArgumentError(f"{file} cannot be written: {file.parent} is read-only")
 
 
-def _write_figure(outcomes: Sequence[Outcome], file: Path) -> None:
+def _write_figure(results: Sequence[CaseResult], file: Path) -> None:
     from groupella._files import replacing
     from groupella.experiments.planted import figure
 
     with replacing(file) as temporary:
-        figure(outcomes).savefig(temporary, dpi=150, format=file.suffix.removeprefix(".").lower())
+        figure(results).savefig(temporary, dpi=150, format=file.suffix.removeprefix(".").lower())

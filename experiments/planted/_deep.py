@@ -1,4 +1,4 @@
-"""Deep teachers: a frozen random trunk of three layers, each with a planted symmetry.
+"""Deep teachers: a frozen random pyramid of three layers, each with a planted symmetry.
 
 Planted groups do not get stricter with depth: after a layer without a symmetry, that of a later one
 is a choice of gauge. A layer counts when it is identifiable: when the teacher, forced to the next
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella.data import Moved, load
+from groupella.decide import NONE, Rule, Selection
 from groupella.evidence import Prior
 from groupella.groups import p4m
 from groupella.nn.layer import ResidualPathway
@@ -38,10 +39,8 @@ from groupella.training import (
     settle,
 )
 
-from ._candidates import CANDIDATES
-from ._decide import decided, paths_of
-from ._outcome import NONE, Outcome
-from ._trunk import Trunk, random_teacher, standardise
+from ._pyramid import Pyramid, random_teacher, standardise
+from ._result import CANDIDATES, CaseResult
 
 CHANNELS = 1
 CLASSES = 64
@@ -63,7 +62,7 @@ WHOLE = replace(STUDENT, epochs=30, burn_in=1)
 SEARCH = Search()
 LAYER_SIZE = 0.1  # of a student at the start, relative to what skips a layer
 SEARCHED = 1500  # so many data are enough to look for the student on
-VERSION = 5  # of everything that decides on outcomes and is not named in a recipe
+VERSION = 5  # of everything that decides on results and is not named in a recipe
 
 
 Data = tuple[Tensor, Tensor]
@@ -113,19 +112,19 @@ class DeepCase:
             "classes": CLASSES,
         }
 
-    def run(self, workspace: Path) -> Outcome:
+    def run(self, workspace: Path) -> CaseResult:
         started = time.process_time()
         train, held_out, teacher = draw(self)
         forced = forced_accuracies(self, teacher, train, held_out)
         search = self._from_teacher if self.start == "teacher" else self._from_chance
         trained, trials = search(train, teacher, workspace)
-        found = decided(trained, self.search.rule.nats)
+        found = trained.selection(rule=Rule(nats=self.search.rule.nats))
         planted = tuple(NONE if CANDIDATES[m].is_trivial else m for m in self.planted)
-        return Outcome(
+        return CaseResult(
             part=self.part,
             key=self.key,
             planted=planted,
-            obeys=tuple(layer.obeys for layer in found.layers),
+            verdicts=tuple(found.verdicts.values()),
             counted=identifiable(forced),
             n=self.n,
             noise=self.noise,
@@ -136,11 +135,11 @@ class DeepCase:
                 "forced": forced,
                 "log_evidence": found.log_evidence,
                 "trials": [asdict(trial) for trial in trials],
-                "paths": paths_of(found),
+                "paths": _numbers(found),
             },
         )
 
-    def _from_teacher(self, train: Data, teacher: Trunk, workspace: Path) -> Found:
+    def _from_teacher(self, train: Data, teacher: Pyramid, workspace: Path) -> Found:
         student = _student(self.seed, 0, train[0], teacher)
         trained = fit(
             student,
@@ -152,12 +151,12 @@ class DeepCase:
         )
         return settle(trained, train, self.search, directory=workspace, progress=False)
 
-    def _from_chance(self, train: Data, teacher: Trunk, workspace: Path) -> Found:
+    def _from_chance(self, train: Data, teacher: Pyramid, workspace: Path) -> Found:
         """The best start on a part of the data goes on with all, on which doubts are settled."""
         settings = replace(STUDENT, seed=self.seed)
         part = (train[0][:SEARCHED], train[1][:SEARCHED])
 
-        def make(start: int) -> Trunk:
+        def make(start: int) -> Pyramid:
             return _student(self.seed, start, part[0], teacher)
 
         options: dict[str, Any] = {"directory": workspace, "progress": False}
@@ -167,7 +166,7 @@ class DeepCase:
         return settle(trained, train, self.search, **options)
 
 
-def _student(seed: int, start: int, x: Tensor, teacher: Trunk) -> Trunk:
+def _student(seed: int, start: int, x: Tensor, teacher: Pyramid) -> Pyramid:
     """A fresh student that reads out as its teacher does.
 
     Its layers start small. Layers as large as what skips them say with confidence what is wrong
@@ -175,13 +174,13 @@ def _student(seed: int, start: int, x: Tensor, teacher: Trunk) -> Trunk:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1000 + seed + 100 * start)
-        student = Trunk(CHANNELS, CLASSES)
+        student = Pyramid(CHANNELS, CLASSES)
     standardise(student, x, LAYER_SIZE)
     return student.read_as(teacher)
 
 
 @torch.no_grad()
-def start_from(student: Trunk, teacher: Trunk) -> Prior:
+def start_from(student: Pyramid, teacher: Pyramid) -> Prior:
     """Give the student the teacher's weights, and precisions that go with them."""
     mine = dict(student.read_as(teacher).named_parameters())
     for name, weight in teacher.named_parameters():
@@ -209,7 +208,7 @@ def moved_digits(n: int, held_out: int, seed: int) -> tuple[Tensor, Tensor]:
     return first, second
 
 
-def draw(case: DeepCase) -> tuple[Data, Data, Trunk]:
+def draw(case: DeepCase) -> tuple[Data, Data, Pyramid]:
     """Training data, held-out data and the teacher that labels them."""
     inputs = torch.cat(moved_digits(case.n, HELD_OUT, case.seed))
     teacher = random_teacher(case.planted, CHANNELS, CLASSES, inputs, case.seed)
@@ -229,7 +228,7 @@ def next_stricter(member: str) -> tuple[str, ...]:
 
 
 def forced_accuracies(
-    case: DeepCase, teacher: Trunk, train: Data, held_out: Data
+    case: DeepCase, teacher: Pyramid, train: Data, held_out: Data
 ) -> list[dict[str, float]]:
     """For every layer, held-out accuracy with each next stricter group forced in that layer."""
     found: list[dict[str, float]] = []
@@ -251,6 +250,23 @@ def identifiable(forced: Sequence[dict[str, float]], held_out: int = HELD_OUT) -
     by more than what is left of 2 standard errors at 98 %."""
     limit = 0.98 - 2 * math.sqrt(0.98 * 0.02 / held_out)
     return tuple(all(value < limit for value in layer.values()) for layer in forced)
+
+
+def _numbers(found: Selection) -> dict[str, dict[str, dict[str, float]]]:
+    """layer → path → the numbers that decided on it."""
+    return {
+        layer.layer: {
+            p.path: {
+                "removal": round(p.removal, 3),
+                "gamma": round(p.effective_parameters, 3),
+                "relative": round(p.relative, 5),
+                "precision": float(f"{p.precision:.4g}"),
+                "squared_norm": float(f"{p.squared_norm:.4g}"),
+            }
+            for p in layer.paths
+        }
+        for layer in found.layers
+    }
 
 
 @torch.no_grad()

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ._candidates import CANDIDATES
 from ._deep import DeepCase
-from ._labels import LabelCase
 from ._linear import Fibre, LinearCase
+from ._result import CANDIDATES
 from ._runner import Case
 
 PLANTS = (
@@ -36,18 +35,16 @@ class Planted:
 
     deep, start: pyramids, from random weights or from the teacher's
     linear, regular: layers with a scalar fibre on 8×8, with the regular one on 4×4
-    labels: numbers of digits whose labels obey each group
     """
 
     deep: tuple[Grid, ...] = ()
     linear: tuple[Grid, ...] = ()
     regular: tuple[Grid, ...] = ()
-    labels: tuple[int, ...] = ()
     start: Literal["random", "teacher"] = "random"
 
     def cases(self, seed: int = 0) -> list[Case]:
         """All of them, with `seed` added to their seeds."""
-        return [*self._deep(seed), *self._linear(seed), *self._labels(seed)]
+        return [*self._deep(seed), *self._linear(seed)]
 
     def _deep(self, first: int) -> Iterator[Case]:
         for grid in self.deep:
@@ -68,13 +65,9 @@ class Planted:
                         for seed in grid.seeds:
                             yield LinearCase(planted, n, first + seed, side, fibre, grid.noise)
 
-    def _labels(self, first: int) -> Iterator[Case]:
-        for n in self.labels:
-            for planted in CANDIDATES.names:
-                yield LabelCase(planted, n, first)
-
 
 FIVE = range(5)
+FRESH = range(500, 505)
 LINEAR = Grid((100, 1000), range(20), 0.1)
 PRESETS: dict[str, Planted] = {
     # Scalar linear teachers and one seed of deep ones: minutes on two cores.
@@ -94,7 +87,10 @@ PRESETS: dict[str, Planted] = {
             Grid((100, 1000), FIVE, 1.0),
         ),
         regular=(Grid((100, 1000, 10_000), FIVE, 0.1),),
-        labels=(1500,),
+    ),
+    # Linear teachers from too few data to many, on seeds that no choice was made on.
+    "noisy": Planted(
+        linear=tuple(Grid((10, 30, 100, 300, 1000, 3000), FRESH, s) for s in (0.1, 1.0, 3.0))
     ),
     # The deep cases of `quick`, started from the teacher's weights; on three seeds; and those on a
     # seed that no choice was made on.
@@ -102,3 +98,5 @@ PRESETS: dict[str, Planted] = {
     "small": Planted(deep=(Grid((1500,), range(3), 0.0),)),
     "fresh": Planted(deep=(Grid((5000, 1500), (5,), 0.0),)),
 }
+# The scales of `groupella reproduce`, as presets of the benchmark.
+SCALES = {"quick": "quick", "hour": "hour", "paper": "full"}

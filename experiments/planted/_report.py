@@ -1,25 +1,37 @@
-"""Counts of right layers and of wrong symmetries, as a table, a figure and a summary.
+"""Counts of right, wrong and undecided layers, as a table, a figure and a summary.
 
 A fraction k/n is given with its Wilson interval at 95 %: with z = 1.96,
 
     (k/n + z²/2n ± z √( k(n−k)/n³ + z²/4n² )) / (1 + z²/n).
+
+Linear cases have probabilities, too. They are calibrated when, of the cases whose most probable
+member has the probability p, a fraction p is right; the expected calibration error (ECE) is the
+mean of the difference over bins of p, weighted by their numbers of cases.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._outcome import Counts, Outcome
+from groupella._files import write_text
+from groupella.runs.record import versions
+
+from ._result import CaseResult, Counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
 Z = 1.959964
-HEADINGS = ("part", "n", "noise", "layers right", "wrong symmetry", "dropped", "CPU s")
+COLUMNS = ("part", "n", "noise", "layers right", "wrong symmetry", "undecided", "dropped", "CPU s")
+BINS = (0.0, 0.5, 0.7, 0.9, 0.99, 1.0)
+PARTS = ("linear", "deep", "basin")
 
 
 def wilson(k: int, n: int) -> tuple[float, float]:
@@ -32,51 +44,74 @@ def wilson(k: int, n: int) -> tuple[float, float]:
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
-def fraction(k: int, n: int) -> float | None:
-    return k / n if n else None
-
-
-def headline(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def headline(results: Sequence[CaseResult]) -> dict[str, Any]:
     """The figures that have a target, with their counts."""
-    parts = {
-        name: Counts.of(o for o in outcomes if o.part.startswith(name))
-        for name in ("linear", "deep", "data", "basin")
+    parts = {name: Counts.of(r for r in results if r.part.startswith(name)) for name in PARTS}
+    # Students that start from the teacher's weights only tell where errors come from.
+    everything = Counts.of(r for r in results if r.part != "basin")
+    found: dict[str, Any] = {
+        f"{name}_right": _fraction(parts[name].right, parts[name].layers)
+        for name in PARTS
+        if name != "basin" or parts[name].layers
     }
-    # Students that start from the teacher's weights tell where errors come from; no more.
-    everything = Counts.of(o for o in outcomes if o.part != "basin")
-    summary: dict[str, Any] = {
-        "linear_right": fraction(parts["linear"].right, parts["linear"].layers),
-        "deep_right": fraction(parts["deep"].right, parts["deep"].layers),
-        "wrong_symmetry": fraction(everything.wrong, everything.layers),
-    }
-    for name in ("data", "basin"):
-        if parts[name].layers:
-            summary[f"{name}_right"] = fraction(parts[name].right, parts[name].layers)
-    summary["counts"] = {
+    found["wrong_symmetry"] = _fraction(everything.wrong, everything.layers)
+    found["undecided"] = _fraction(everything.undecided, everything.layers)
+    error = calibration(results)["error"]
+    if error is not None:
+        found["calibration_error"] = error
+    found["counts"] = {
         name: {
             "layers": c.layers,
             "right": c.right,
             "wrong_symmetry": c.wrong,
+            "undecided": c.undecided,
             "dropped": c.dropped,
         }
         for name, c in parts.items()
         if c.layers or c.dropped
     }
-    return summary
+    return found
 
 
-def conditions(outcomes: Iterable[Outcome]) -> dict[tuple[str, int, float], list[Outcome]]:
-    """Outcomes by part, number of data and noise."""
-    found: dict[tuple[str, int, float], list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        found[outcome.part, outcome.n, outcome.noise].append(outcome)
+def calibration(results: Iterable[CaseResult]) -> dict[str, Any]:
+    """Reliability of the most probable member, decided or not, and the calibration error."""
+    pairs = []
+    for r in results:
+        chances = r.details.get("probabilities")
+        if chances and all(r.counted):
+            best = max(chances, key=chances.__getitem__)
+            pairs.append((chances[best], best == r.planted[0]))
+    bins, error = [], 0.0
+    for low, high in pairwise(BINS):
+        inside = [(p, fine) for p, fine in pairs if low < p <= high]
+        if inside:
+            said = sum(p for p, _ in inside) / len(inside)
+            right = sum(fine for _, fine in inside)
+            error += abs(len(inside) * said - right) / len(pairs)
+            bins.append(
+                {
+                    "bin": [low, high],
+                    "cases": len(inside),
+                    "probability": round(said, 4),
+                    "right": right,
+                    "right_interval": [round(v, 4) for v in wilson(right, len(inside))],
+                }
+            )
+    return {"bins": bins, "error": round(error, 4) if pairs else None}
+
+
+def conditions(results: Iterable[CaseResult]) -> dict[tuple[str, int, float], list[CaseResult]]:
+    """Results by part, number of data and noise."""
+    found: dict[tuple[str, int, float], list[CaseResult]] = defaultdict(list)
+    for result in results:
+        found[result.part, result.n, result.noise].append(result)
     return dict(sorted(found.items()))
 
 
-def summary(outcomes: Sequence[Outcome], preset: str) -> dict[str, Any]:
+def summary(results: Sequence[CaseResult], preset: str) -> dict[str, Any]:
     """Everything worth keeping: headline, conditions with intervals, failures, dropped plants."""
     rows = []
-    for (part, n, noise), members in conditions(outcomes).items():
+    for (part, n, noise), members in conditions(results).items():
         counts = Counts.of(members)
         rows.append(
             {
@@ -88,41 +123,60 @@ def summary(outcomes: Sequence[Outcome], preset: str) -> dict[str, Any]:
                 "right_interval": [round(v, 4) for v in wilson(counts.right, counts.layers)],
                 "wrong_symmetry": counts.wrong,
                 "wrong_interval": [round(v, 4) for v in wilson(counts.wrong, counts.layers)],
+                "undecided": counts.undecided,
                 "dropped": counts.dropped,
-                "cpu_seconds": round(sum(o.seconds for o in members), 1),
+                "cpu_seconds": round(sum(r.seconds for r in members), 1),
             }
         )
     return {
         "preset": preset,
-        **headline(outcomes),
+        **headline(results),
         "conditions": rows,
-        "by_group": _by_group(outcomes),
-        "not_right": [line for o in outcomes for line in _lines(o, not_right=True)],
-        "dropped": [line for o in outcomes for line in _lines(o, not_right=False)],
+        "calibration": calibration(results),
+        "by_group": _by_group(results),
+        "not_right": [line for r in results for line in _lines(r, not_right=True)],
+        "dropped": [line for r in results for line in _lines(r, not_right=False)],
     }
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
-    """One row a condition."""
+def write_summary(
+    directory: Path, results: Sequence[CaseResult], preset: str, title: str
+) -> dict[str, Any]:
+    """Write summary.json and summary.md, with the versions that made them; return the content."""
+    content = {**summary(results, preset), "versions": versions()}
+    parts = [f"# {title}", markdown_table(results)]
+    for heading in ("not_right", "dropped"):
+        if content[heading]:
+            lines = "\n".join(f"- {line}" for line in content[heading])
+            parts.append(f"{heading.replace('_', ' ').capitalize()}:\n\n{lines}")
+    parts.append(", ".join(f"{name} {number}" for name, number in content["versions"].items()))
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    write_text(directory / "summary.json", text + "\n")
+    write_text(directory / "summary.md", "\n\n".join(part.strip() for part in parts) + "\n")
+    return content
+
+
+def table(results: Sequence[CaseResult]) -> Table:
+    """One row per condition."""
     from rich.table import Table as RichTable
 
-    result = RichTable(title="Planted symmetries")
-    for heading in HEADINGS:
-        result.add_column(heading, justify="left" if heading == "part" else "right")
-    for cells in _cells(outcomes):
-        result.add_row(*cells)
-    return result
+    found = RichTable(title="Planted symmetries")
+    for heading in COLUMNS:
+        found.add_column(heading, justify="left" if heading == "part" else "right")
+    for cells in _cells(results):
+        found.add_row(*cells)
+    return found
 
 
-def markdown_table(outcomes: Sequence[Outcome]) -> str:
+def markdown_table(results: Sequence[CaseResult]) -> str:
     """The same as Markdown."""
     from groupella.report import markdown
 
-    return markdown(list(HEADINGS), list(_cells(outcomes)))
+    return markdown(list(COLUMNS), list(_cells(results)))
 
 
-def _cells(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
-    for (part, n, noise), members in conditions(outcomes).items():
+def _cells(results: Sequence[CaseResult]) -> Iterator[list[str]]:
+    for (part, n, noise), members in conditions(results).items():
         counts = Counts.of(members)
         yield [
             part,
@@ -130,20 +184,21 @@ def _cells(outcomes: Sequence[Outcome]) -> Iterator[list[str]]:
             f"{100 * noise:g} %",
             _share(counts.right, counts.layers),
             _share(counts.wrong, counts.layers),
+            str(counts.undecided),
             str(counts.dropped),
-            f"{sum(o.seconds for o in members):.0f}",
+            f"{sum(r.seconds for r in members):.0f}",
         ]
 
 
-def figure(outcomes: Sequence[Outcome]) -> Figure:
+def figure(results: Sequence[CaseResult]) -> Figure:
     """Right layers and wrong symmetries against n: a line for every part and noise."""
     from matplotlib.figure import Figure as MatplotlibFigure
 
     lines: dict[tuple[str, float], list[tuple[int, Counts]]] = defaultdict(list)
-    for (part, n, noise), members in conditions(outcomes).items():
+    for (part, n, noise), members in conditions(results).items():
         lines[part, noise].append((n, Counts.of(members)))
-    result = MatplotlibFigure(figsize=(9, 3.6), layout="constrained")
-    axes = result.subplots(1, 2, sharex=True)
+    drawn = MatplotlibFigure(figsize=(9, 3.6), layout="constrained")
+    axes = drawn.subplots(1, 2, sharex=True)
     titles = ("most restrictive true group", "wrong symmetry imposed")
     for panel, title, pick in zip(axes, titles, ("right", "wrong"), strict=True):
         for (part, noise), points in lines.items():
@@ -171,7 +226,11 @@ def figure(outcomes: Sequence[Outcome]) -> Figure:
         panel.grid(alpha=0.3)
     axes[0].set_ylabel("fraction of layers")
     axes[0].legend(fontsize=8)
-    return result
+    return drawn
+
+
+def _fraction(k: int, n: int) -> float | None:
+    return k / n if n else None
 
 
 def _share(k: int, n: int) -> str:
@@ -179,24 +238,24 @@ def _share(k: int, n: int) -> str:
     return f"{k} of {n} ({100 * low:.0f}–{100 * high:.0f} %)" if n else "–"
 
 
-def _by_group(outcomes: Iterable[Outcome]) -> dict[str, dict[str, dict[str, int]]]:
+def _by_group(results: Iterable[CaseResult]) -> dict[str, dict[str, dict[str, int]]]:
     """part → planted member → verdict → how often."""
     found: dict[str, dict[str, dict[str, int]]] = {}
-    for o in outcomes:
-        for planted, verdict, counts in zip(o.planted, o.verdicts, o.counted, strict=True):
+    for r in results:
+        for planted, verdict, counts in zip(r.planted, r.verdicts, r.counted, strict=True):
             if counts:
-                row = found.setdefault(o.part, {}).setdefault(planted, {})
+                row = found.setdefault(r.part, {}).setdefault(planted, {})
                 row[verdict] = row.get(verdict, 0) + 1
     return found
 
 
-def _lines(outcome: Outcome, not_right: bool) -> list[str]:
+def _lines(result: CaseResult, not_right: bool) -> list[str]:
     lines = []
-    for layer, counts in enumerate(outcome.counted):
-        where = f"{outcome.key}, layer {layer + 1}: planted {outcome.planted[layer]}"
-        if not_right and counts and not outcome.right[layer]:
-            remark = ", a wrong symmetry" if outcome.wrong[layer] else ""
-            lines.append(f"{where}, found {outcome.verdicts[layer]}{remark}")
+    for layer, counts in enumerate(result.counted):
+        where = f"{result.key}, layer {layer + 1}: planted {result.planted[layer]}"
+        if not_right and counts and not result.right[layer]:
+            remark = ", a wrong symmetry" if result.wrong[layer] else ""
+            lines.append(f"{where}, found {result.verdicts[layer]}{remark}")
         elif not not_right and not counts:
-            lines.append(f"{where}, not identifiable (found {outcome.verdicts[layer]})")
+            lines.append(f"{where}, not identifiable (found {result.verdicts[layer]})")
     return lines

@@ -1,4 +1,8 @@
-"""Run cases in several processes: finished ones are skipped, interrupted ones resumed."""
+"""Run cases in several processes: finished ones are skipped, interrupted ones resumed.
+
+A finished case is one JSON file. It is used again only if it was written by the same recipe: the
+settings that decide a case's result.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import shutil
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,15 +19,17 @@ from groupella._files import InUseError, alone, write_text
 from groupella.runs.engines import Bar, here, processes
 from groupella.runs.record import RunError
 
-from ._outcome import Outcome
-from ._store import save, saved
+from ._result import CaseResult
 
 BATCH = 20
 
 
 class Case(Protocol):
-    """A thing to run: `recipe` is everything besides the key that decides its outcome. A short case
-    takes a few seconds and keeps nothing in its workspace."""
+    """One thing to run.
+
+    `recipe` is everything besides the key that decides its result. A short case takes a few seconds
+    and keeps nothing in its workspace.
+    """
 
     @property
     def key(self) -> str: ...
@@ -37,32 +43,48 @@ class Case(Protocol):
     @property
     def recipe(self) -> Mapping[str, Any]: ...
 
-    def run(self, workspace: Path) -> Outcome:
-        """The outcome; what is written to `workspace` lets an interrupted run go on."""
+    def run(self, workspace: Path) -> CaseResult:
+        """Return the result; files in `workspace` let an interrupted run resume."""
         ...
 
 
 def run_all(
     cases: Sequence[Case], directory: Path, jobs: int = 1, progress: bool = True
-) -> list[Outcome]:
-    """The outcomes of all cases, in their order."""
-    waiting = [c for c in cases if saved(directory, c.key, c.recipe) is None]
+) -> list[CaseResult]:
+    """Return the results of all cases, in their order."""
+    waiting = [c for c in cases if saved(directory, c) is None]
     pieces = {batch.name: batch for batch in batches(waiting, directory, jobs)}
     engine = here if jobs == 1 else processes(jobs)
     bar = Bar("cases", len(cases), len(cases) - len(waiting), progress)
-    with bar, one_thread(), closing(engine(pieces)) as finished:
-        for name in finished:
+    with bar, one_thread(), closing(engine(pieces)) as done:
+        for name in done:
             bar.advance(len(pieces[name].cases))
-    found = {c.key: saved(directory, c.key, c.recipe) for c in cases}
-    missing = [key for key, outcome in found.items() if outcome is None]
+    missing = [c.key for c in cases if saved(directory, c) is None]
     if missing:
-        raise RunError(f"the outcome of {missing[0]} was written to {directory} but is not there")
-    return [outcome for outcome in found.values() if outcome is not None]
+        raise RunError(f"the result of {missing[0]} was written to {directory} but is not there")
+    return finished(cases, directory)
+
+
+def finished(cases: Sequence[Case], directory: Path) -> list[CaseResult]:
+    """The results of those cases that are finished there."""
+    found = (saved(directory, case) for case in cases)
+    return [result for result in found if result is not None]
+
+
+def saved(directory: Path, case: Case) -> CaseResult | None:
+    """The result of a finished case; None when there is none of its recipe."""
+    try:
+        content = json.loads((directory / f"{case.key}.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    if content.get("recipe") != json.loads(json.dumps(case.recipe)):
+        return None
+    return CaseResult.from_dict(content["result"])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Cases that are run one after the other; those that are finished are left out."""
+    """Cases that run one after the other; finished ones are skipped."""
 
     cases: tuple[Case, ...]
     directory: Path
@@ -74,7 +96,7 @@ class Batch:
 
     def do(self, progress: bool) -> None:
         for case in self.cases:
-            if saved(self.directory, case.key, case.recipe) is None:
+            if saved(self.directory, case) is None:
                 try:
                     run_case(case, self.directory)
                 except InUseError as error:
@@ -85,25 +107,26 @@ class Batch:
 
 
 def batches(cases: Sequence[Case], directory: Path, jobs: int) -> list[Batch]:
-    """Cases that take minutes alone, short ones together: a process takes seconds to start."""
+    """One batch for each long case, and batches of short ones: a process takes time to start."""
     size = BATCH if jobs > 1 else 1
     short = [c for c in cases if c.is_short]
     together = [tuple(short[i : i + size]) for i in range(0, len(short), size)]
     return [Batch(one, directory) for one in [*((c,) for c in cases if not c.is_short), *together]]
 
 
-def run_case(case: Case, directory: Path) -> Outcome:
-    """Run one case and keep its outcome. What another recipe left in its workspace is removed."""
+def run_case(case: Case, directory: Path) -> CaseResult:
+    """Run one case and save its result. Files of another recipe in its workspace are removed."""
     workspace = directory / case.key
     with nullcontext() if case.is_short else _prepared(workspace, case.recipe):
-        outcome = case.run(workspace)
-        save(directory, outcome, case.recipe)
-    return outcome
+        result = case.run(workspace)
+        content = {"recipe": case.recipe, "result": asdict(result)}
+        write_text(directory / f"{case.key}.json", json.dumps(content, indent=1) + "\n")
+    return result
 
 
 @contextmanager
 def _prepared(workspace: Path, recipe: Mapping[str, Any]) -> Iterator[None]:
-    """A workspace in which no other process works and nothing is of another recipe."""
+    """A workspace that no other process uses and that holds nothing of another recipe."""
     with alone(workspace):
         note = workspace / "recipe.json"
         text = json.dumps(recipe, indent=1, sort_keys=True) + "\n"
@@ -124,7 +147,7 @@ def _empty(directory: Path) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread inside, as in the processes of `processes`: outcomes do not depend on `jobs`."""
+    """One thread inside, as in the processes of `processes`: results do not depend on `jobs`."""
     import torch
 
     before = torch.get_num_threads()

@@ -8,6 +8,8 @@ from ._exact import joint_size as joint_size
 from ._fit_of_data import Batches as Batches
 from ._fit_of_data import DataFit as DataFit
 from ._fit_of_data import data_fit as data_fit
+from ._kernel import KernelEvidence as KernelEvidence
+from ._kernel import kernel_evidence as kernel_evidence
 from ._predictive import Predictive as Predictive
 from ._predictive import Quality as Quality
 from ._predictive import calibration_error as calibration_error

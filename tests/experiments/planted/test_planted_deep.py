@@ -1,4 +1,4 @@
-"""Deep teachers and labelled digits: what is planted is there, and counts only if it matters."""
+"""Deep teachers: what is planted is there, and counts only if it matters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import torch
 
 from groupella.curvature import curvature
 from groupella.evidence.likelihoods import Gaussian
-from groupella.experiments.planted import CANDIDATES, PRESETS, DeepCase, LabelCase
+from groupella.experiments.planted import CANDIDATES, PRESETS, DeepCase
 from groupella.experiments.planted import _deep as deep
-from groupella.experiments.planted import _labels as labels
-from groupella.experiments.planted._trunk import GentleFC, Trunk
+from groupella.experiments.planted._pyramid import GentleFC, Pyramid
 from groupella.nn.layer import ResidualPathway
 from groupella.testing import assert_equivariant
 from groupella.training import Search
@@ -23,12 +22,12 @@ PLANT = ("p4m", "p4", "trivial")
 
 
 @pytest.fixture(scope="module")
-def drawn() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk]:
+def drawn() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Pyramid]:
     return deep.draw(DeepCase(PLANT, n=200))
 
 
 def test_layers_of_the_teacher_obey_their_plants(
-    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Pyramid],
 ) -> None:
     for layer, member in zip(drawn[2].layers, PLANT, strict=True):
         assert isinstance(layer, ResidualPathway)
@@ -40,7 +39,7 @@ def test_layers_of_the_teacher_obey_their_plants(
 
 
 def test_labels_are_spread_and_those_of_the_teacher(
-    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Pyramid],
 ) -> None:
     train, held_out, teacher = drawn
     everything = torch.cat([train[1], held_out[1]])
@@ -57,12 +56,12 @@ def test_noise_replaces_training_labels_only() -> None:
 
 
 def test_layers_of_a_student_start_small_beside_what_skips_them(
-    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Pyramid],
 ) -> None:
     (x, _), _, teacher = drawn
-    for trunk, size in ((deep._student(0, 0, x, teacher), deep.LAYER_SIZE), (teacher, 1.0)):
-        seen, skipped = trunk.inputs(0, x)
-        made = trunk.pathway(0)(seen).std() / skipped.std()
+    for pyramid, size in ((deep._student(0, 0, x, teacher), deep.LAYER_SIZE), (teacher, 1.0)):
+        seen, skipped = pyramid.inputs(0, x)
+        made = pyramid.pathway(0)(seen).std() / skipped.std()
         assert float(made.detach()) == pytest.approx(size, rel=0.1)
 
 
@@ -82,11 +81,11 @@ def test_units_of_the_free_path_change_its_steps_and_nothing_else() -> None:
 
 
 def test_student_started_from_the_teacher_agrees_with_it(
-    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Trunk],
+    drawn: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor], Pyramid],
 ) -> None:
     train, _, teacher = drawn
     torch.manual_seed(0)
-    student = Trunk(deep.CHANNELS, deep.CLASSES)
+    student = Pyramid(deep.CHANNELS, deep.CLASSES)
     before = deep.accuracy(student.read_as(teacher), train)
     prior = deep.start_from(student, teacher)
     assert deep.accuracy(student, train) > before + 0.4
@@ -112,22 +111,15 @@ def test_identifiable_means_worse_with_every_stricter_group() -> None:
 
 
 @pytest.mark.slow
-def test_deep_and_label_cases_run_to_an_outcome(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deep_cases_run_to_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = replace(deep.STUDENT, epochs=2, burn_in=1, curvature_subset=50)
-    for module in (deep, labels):
-        monkeypatch.setattr(module, "STUDENT", short)
-        monkeypatch.setattr(module, "CHANNELS", 1)
+    monkeypatch.setattr(deep, "STUDENT", short)
     monkeypatch.setattr(deep, "FORCED", replace(deep.FORCED, epochs=1))
     monkeypatch.setattr(deep, "SEARCH", Search(restarts=2, first=1, finalists=1, again=1))
-    outcome = DeepCase(("p4m", "p4m", "p4"), n=100).run(tmp_path / "deep")
-    assert len(outcome.verdicts) == 3
-    assert set(outcome.details["forced"][2]) == {"p4m"}
-    assert outcome.part == "deep"
-    outcome = LabelCase("p4", n=100).run(tmp_path / "data")
-    assert len(outcome.verdicts) == 1
-    assert (tmp_path / "data" / "student" / "last.safetensors").exists()
+    result = DeepCase(("p4m", "p4m", "p4"), n=100).run(tmp_path / "deep")
+    assert len(result.verdicts) == 3
+    assert set(result.details["forced"][2]) == {"p4m"}
+    assert result.part == "deep"
 
 
 @pytest.mark.slow

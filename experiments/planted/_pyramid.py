@@ -33,7 +33,7 @@ from torch.nn import functional as F
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.paths import FullyConnected
 
-from ._candidates import CANDIDATES
+from ._result import CANDIDATES
 
 SIDES = (8, 4, 2)
 SLOPE = 0.3
@@ -61,7 +61,7 @@ class GentleFC(FullyConnected):
         return super().forward(self.unit * x)
 
 
-class Trunk(nn.Module):
+class Pyramid(nn.Module):
     """`strict` names the member that each layer is held to; None leaves it all paths."""
 
     read_out: Tensor
@@ -89,7 +89,7 @@ class Trunk(nn.Module):
         self.register_buffer("read_out", torch.zeros(classes, layers[-1].space_out.size))
         self.register_buffer("offset", torch.zeros(classes))
 
-    def read_as(self, teacher: Trunk) -> Trunk:
+    def read_as(self, teacher: Pyramid) -> Pyramid:
         """Take over a teacher's read-out."""
         self.read_out.copy_(teacher.read_out)
         self.offset.copy_(teacher.offset)
@@ -119,13 +119,13 @@ class Trunk(nn.Module):
 
 
 @torch.no_grad()
-def standardise(trunk: Trunk, x: Tensor, size: float = 1.0) -> None:
+def standardise(pyramid: Pyramid, x: Tensor, size: float = 1.0) -> None:
     """Scale every layer's weights so that on `x` it is `size` times what skips it, and centre."""
-    for number in range(len(trunk.layers)):
-        layer = trunk.pathway(number)
+    for number in range(len(pyramid.layers)):
+        layer = pyramid.pathway(number)
         assert layer.bias is not None
         layer.bias.zero_()
-        seen, skipped = trunk.inputs(number, x)
+        seen, skipped = pyramid.inputs(number, x)
         ratio = float(layer(seen).std() / skipped.std()) / size
         for path in layer.paths.values():
             for weight in path.parameters():
@@ -138,15 +138,15 @@ def standardise(trunk: Trunk, x: Tensor, size: float = 1.0) -> None:
 @torch.no_grad()
 def random_teacher(
     strict: Sequence[str], channels: int, classes: int, x: Tensor, seed: int, largest: float = 0.3
-) -> Trunk:
-    """A frozen trunk whose standardised logits give no class more than `largest` of the data.
+) -> Pyramid:
+    """A frozen pyramid whose standardised logits give no class more than `largest` of the data.
 
     Every increment of a planted member has the same share of a layer's power, so that none of its
     stricter members would do nearly as well.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        teacher = Trunk(channels, classes, strict, init="balanced").requires_grad_(False)
+        teacher = Pyramid(channels, classes, strict, init="balanced").requires_grad_(False)
         standardise(teacher, x)
         z = teacher.features(x)
         for _ in range(1000):
