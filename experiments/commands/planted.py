@@ -29,7 +29,7 @@ def planted(
     ] = "quick",
     part: Annotated[
         list[str] | None,
-        typer.Option(help="Run only this part: linear, deep, data or basin. Repeatable."),
+        typer.Option(help="Run only this part: linear, deep or basin. Repeatable."),
     ] = None,
     only: Annotated[
         list[str] | None,
