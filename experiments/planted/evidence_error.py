@@ -58,7 +58,7 @@ def trained(free: str, increments: bool, data: Data, steps: int = STEPS) -> Evid
     x, y = data
     for step in range(steps):
         optimiser.zero_grad()
-        evidence.loss(network(x), y, len(x)).backward()
+        torch.autograd.backward(evidence.loss(network(x), y, len(x)))
         optimiser.step()
         if step in UPDATES:
             evidence.update(data)
