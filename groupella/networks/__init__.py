@@ -1,5 +1,9 @@
-"""Networks of residual-pathway layers: the paper's trunk, and every row of its tables by name."""
+"""Networks: the paper's trunk and presets, and invariant networks that train fast."""
 
+from ._invariant import InvariantHead as InvariantHead
+from ._invariant import InvariantNet as InvariantNet
+from ._invariant import fold as fold
+from ._invariant import invariant_net as invariant_net
 from ._presets import PRESETS as PRESETS
 from ._presets import Preset as Preset
 from ._presets import count_parameters as count_parameters

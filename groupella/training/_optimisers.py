@@ -1,7 +1,8 @@
 """Learning rates as functions of the step, and optimiser states as plain tensors.
 
 A schedule here is a pure function of the step counter, so there is no scheduler state to save:
-cosine from the initial rate η to 0 over T steps is η_t = ½ η (1 + cos(π t / T)).
+cosine from the initial rate η to 0 over T steps is η_t = ½ η (1 + cos(π t / T)). One cycle rises
+from η/25 to η and falls to nearly 0 (Smith & Topin 2019).
 """
 
 from __future__ import annotations
@@ -14,14 +15,26 @@ from typing import Any, Literal
 from torch import Tensor
 from torch.optim import Optimizer
 
-Schedule = Literal["cosine", "constant"]
+Schedule = Literal["cosine", "one_cycle", "constant"]
+RISING = 0.3  # of the steps of one cycle
+START, END = 1 / 25, 1e-4 / 25  # of the highest rate
 
 
 def learning_rate(schedule: Schedule, initial: float, step: int, total: int) -> float:
     """The learning rate at `step` of `total` (0-based)."""
     if schedule == "constant" or total <= 0:
         return initial
+    if schedule == "one_cycle":
+        rising = RISING * total
+        if step < rising:
+            return initial * _cosine(START, 1.0, step / rising)
+        return initial * _cosine(1.0, END, min((step - rising) / (total - rising), 1.0))
     return 0.5 * initial * (1.0 + math.cos(math.pi * min(step, total) / total))
+
+
+def _cosine(start: float, end: float, part: float) -> float:
+    """From `start` to `end` along half a cosine."""
+    return end + 0.5 * (start - end) * (1.0 + math.cos(math.pi * part))
 
 
 def set_learning_rate(optimiser: Optimizer, rate: float) -> None:

@@ -150,7 +150,7 @@ _COUNTS = (
     "checkpoint_every",
 )
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "schedule": ("cosine", "constant"),
+    "schedule": ("cosine", "one_cycle", "constant"),
     "hyper_schedule": ("cosine", "constant"),
     "prior_step": ("proximal", "gradient"),
     "method": ("map", "fixed_point", "adam", "linearised"),

@@ -3,7 +3,8 @@
 from ._members import strictest as strictest
 from ._names import VARIANTS as PATHS
 from ._names import planned as planned
+from ._rescale import rescale as rescale
 from ._residual import ResidualPathway as ResidualPathway
 from ._residual import check_groups as check_groups
 
-__all__ = ["PATHS", "ResidualPathway", "check_groups", "planned", "strictest"]
+__all__ = ["PATHS", "ResidualPathway", "check_groups", "planned", "rescale", "strictest"]

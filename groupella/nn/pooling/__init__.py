@@ -1,5 +1,6 @@
 """Pooling that keeps equivariance: over the lattice, into and out of the fibre."""
 
+from ._blur import BlurPool as BlurPool
 from ._fibres import GlobalPool as GlobalPool
 from ._fibres import GroupPool as GroupPool
 from ._fibres import Lift as Lift

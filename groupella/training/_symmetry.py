@@ -1,0 +1,316 @@
+"""`find_symmetry`: which symmetry do the labels of a data set obey?
+
+1. Hold out a part of the data. On the rest, train a network that obeys nothing and one for each
+   candidate (`groupella.networks.invariant_net`).
+2. On the held-out part, measure what averaging predictions over each candidate costs, and what
+   imposing it costs. `groupella.decide.claims` decides; "undecided" is an answer.
+3. Train the network that obeys the verdict on all data, and fold its normalisation away.
+
+All trainings go through `fit`: an interrupted search resumes and gives the same result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from groupella.curvature import evaluation
+from groupella.decide import Candidates
+from groupella.decide.claims import FREE, Claims, Judgement, Tested, judge
+from groupella.evidence import Prior
+from groupella.evidence.likelihoods import Categorical
+from groupella.groups import GroupSet, Symmetry, trivial
+from groupella.networks import InvariantNet, fold, invariant_net
+
+from ._fit import Fit, fit
+from ._settings import Settings
+
+BATCH = 64
+STEPS = 280  # of one training, at least
+FEWEST, MOST = 8, 80  # epochs
+MOTIONS = 8
+TEMPERATURES = np.geomspace(0.2, 8.0, 61)
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """What imposing one candidate on the whole network does, on held-out data."""
+
+    name: str
+    accuracy: float
+    nll: float
+    equivariance_error: float | None = None
+    parameters: int | None = None
+    log_evidence: float | None = None
+
+
+@dataclass(frozen=True)
+class FoundSymmetry:
+    """The answer of `find_symmetry`: the judgement, the network that obeys it, and the table."""
+
+    judgement: Judgement
+    symmetry: Symmetry
+    fit: Fit
+    consequences: tuple[Consequence, ...]
+    candidates: Candidates
+
+    @property
+    def verdict(self) -> str:
+        """A name, "p4 and flips", "none" or "undecided"."""
+        return self.judgement.verdict
+
+    @property
+    def network(self) -> nn.Module:
+        """The trained network, without normalisation."""
+        network = self.fit.network
+        return fold(network) if isinstance(network, InvariantNet) else network
+
+
+@dataclass(frozen=True)
+class FindSettings:
+    """How to search.
+
+    Parameters
+    ----------
+    epochs
+        Epochs of each training; None for about 280 steps, at least 8 epochs and at most 80.
+    held_out
+        Share of the data on which claims are tested.
+    lr, batch_size, width
+        Learning rate at the top of its cycle, batch size, and channels times fibre of the first
+        layer.
+    seed
+        Random seed for the split, weights and batch order.
+    claims
+        How strict the decision is.
+    """
+
+    epochs: int | None = None
+    held_out: float = 0.25
+    lr: float = 0.01
+    batch_size: int = BATCH
+    width: int = 32
+    seed: int = 0
+    claims: Claims = field(default_factory=Claims)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must lie between 0 and 1, got {self.held_out!r}")
+
+    def training(self, n: int) -> Settings:
+        """Settings of one training on n data: equal batches, one cycle of the learning rate."""
+        steps = max(math.ceil(n / self.batch_size), 1)
+        epochs = self.epochs or min(max(math.ceil(STEPS / steps), FEWEST), MOST)
+        return Settings(
+            method="map",
+            schedule="one_cycle",
+            epochs=epochs,
+            batch_size=math.ceil(n / steps),
+            lr=self.lr,
+            prune_from=None,
+            seed=self.seed,
+        )
+
+
+def find_symmetry(
+    data: tuple[Tensor, Tensor],
+    groups: GroupSet,
+    classes: int | None = None,
+    settings: FindSettings | None = None,
+    *,
+    directory: str | Path | None = None,
+    progress: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> FoundSymmetry:
+    """Return which of the groups the labels obey, and a network trained on all data that does.
+
+    Parameters
+    ----------
+    data
+        Inputs (n, channels, *lattice) and class labels (n,).
+    groups
+        The candidates. "none" is always among them.
+    classes
+        The number of classes; by default the largest label plus one.
+    settings
+        See `FindSettings`.
+    directory
+        Where trainings are saved, each in a directory of its own; an interrupted search resumes.
+    say
+        Called with one line after each training.
+    """
+    chosen = settings or FindSettings()
+    x, y = data
+    count = int(y.max()) + 1 if classes is None else classes
+    task = _Task(x, y, count, groups, chosen, directory, progress)
+    candidates = Candidates.of(groups)
+    train, held = _split(y, chosen)
+    symmetries = {FREE: trivial(), **{name: groups[name] for name in candidates.names}}
+    tested: dict[str, Tested] = {}
+    table: list[Consequence] = []
+    for name, symmetry in symmetries.items():
+        trained = task.train(symmetry, train, name)
+        result = task.test(trained, held, symmetries, name)
+        tested[name] = result[0]
+        table.append(result[1])
+        if say is not None:
+            score = f"held-out accuracy {100 * table[-1].accuracy:.1f} %, NLL {table[-1].nll:.3f}"
+            say(f"{'no symmetry' if name == FREE else name}: {score}")
+    chance = _chance(y[train], count)[y[held]].numpy()
+    judgement = judge(tested, chance, y[held].numpy(), candidates, chosen.claims)
+    best = max(table, key=lambda row: -row.nll).name
+    symmetry = _imposed(judgement, groups, symmetries[best])
+    final = task.train(symmetry, torch.arange(len(y)), "final")
+    rows = (_chance_row(y[train], y[held], count), *table)
+    return FoundSymmetry(judgement, symmetry, final, rows, candidates)
+
+
+class _Task:
+    """The data of one search, and the two things done with them."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        classes: int,
+        groups: GroupSet,
+        settings: FindSettings,
+        directory: str | Path | None,
+        progress: bool,
+    ) -> None:
+        self.x, self.y, self.classes = x, y, classes
+        self.groups, self.settings = groups, settings
+        self.directory = None if directory is None else Path(directory)
+        self.progress = progress
+        self.lattice = tuple(int(n) for n in x.shape[2:])
+        self.convolutions = bool(self.lattice) and any(g.is_catalogue for g in groups)
+
+    def train(self, symmetry: Symmetry, indices: Tensor, name: str) -> Fit:
+        """Train a network that obeys `symmetry` on some of the data."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.settings.seed)
+            network = invariant_net(
+                symmetry,
+                self.lattice,
+                int(self.x.shape[1]),
+                self.classes,
+                width=self.settings.width,
+                convolutions=self.convolutions,
+            )
+        return fit(
+            network,
+            (self.x[indices], self.y[indices]),
+            Categorical(),
+            self.settings.training(len(indices)),
+            prior=Prior.from_network(network, precisions=1e-6),
+            directory=None if self.directory is None else self.directory / _safe(name),
+            progress=self.progress,
+        )
+
+    def test(
+        self, trained: Fit, held: Tensor, symmetries: Mapping[str, Symmetry], name: str
+    ) -> tuple[Tested, Consequence]:
+        """Predict the held-out data as they are and moved by each candidate."""
+        x, y = self.x[held], self.y[held]
+        network = trained.network
+        plain = _log_probabilities(network, x)
+        averaged, confidence = {}, {}
+        error = None
+        for other, symmetry in symmetries.items():
+            if other == FREE:
+                continue
+            moved = self._moved(network, x, symmetry)
+            together = torch.logsumexp(torch.stack([plain, *moved]), 0) - math.log(1 + len(moved))
+            averaged[other] = _calibrated(together, y)
+            sure = torch.stack([m.exp().amax(1).mean() for m in moved]).mean()
+            confidence[other] = float(sure / plain.exp().amax(1).mean())
+            if other == name:
+                scale = plain.exp().norm().clamp(min=1e-12)
+                error = max(float((m.exp() - plain.exp()).norm() / scale) for m in moved)
+        picked = plain[torch.arange(len(y)), y]
+        row = Consequence(
+            name,
+            float((plain.argmax(1) == y).double().mean()),
+            -float(picked.mean()),
+            error,
+            sum(p.numel() for p in network.parameters()),
+        )
+        return Tested(_calibrated(plain, y), averaged, confidence), row
+
+    def _moved(self, network: nn.Module, x: Tensor, symmetry: Symmetry) -> list[Tensor]:
+        space = GroupSet(symmetry).space(self.lattice, int(x.shape[1]), "trivial")
+        elements = space.sample(symmetry, MOTIONS, self.settings.seed)
+        return [_log_probabilities(network, space.act(g, x)) for g in elements]
+
+
+def _split(y: Tensor, settings: FindSettings) -> tuple[Tensor, Tensor]:
+    """Indices of the training and the held-out data, the same share of every class."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    order = torch.randperm(len(y), generator=generator)
+    ranks = torch.empty(len(y), dtype=torch.double)
+    for label in y.unique():
+        mine = order[y[order] == label]
+        ranks[mine] = (torch.arange(len(mine), dtype=torch.double) + 0.5) / len(mine)
+    held = ranks < settings.held_out
+    if not 0 < int(held.sum()) < len(y):
+        held = torch.zeros(len(y), dtype=torch.bool)
+        held[order[: max(int(settings.held_out * len(y)), 1)]] = True
+    return (~held).nonzero().flatten(), held.nonzero().flatten()
+
+
+def _imposed(judgement: Judgement, groups: GroupSet, best: Symmetry) -> Symmetry:
+    """The symmetry of the network that is handed over; undecided: the best on held-out data."""
+    if judgement.obeys is None:
+        return best
+    if not judgement.obeys:
+        return trivial()
+    names = judgement.obeys
+    return groups[names[0]] if len(names) == 1 else groups.join(*names)
+
+
+def _chance(y: Tensor, classes: int) -> Tensor:
+    """Log frequencies of the classes, each counted once more than it occurs."""
+    counts = torch.bincount(y, minlength=classes).double() + 1
+    return (counts / counts.sum()).log()
+
+
+def _chance_row(train: Tensor, held: Tensor, classes: int) -> Consequence:
+    log_frequency = _chance(train, classes)
+    common = int(log_frequency.argmax())
+    return Consequence(
+        "chance", float((held == common).double().mean()), -float(log_frequency[held].mean())
+    )
+
+
+@torch.no_grad()
+def _log_probabilities(network: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
+    with evaluation(network):
+        return torch.cat([network(part).double().log_softmax(1) for part in x.split(batch)])
+
+
+def _calibrated(log_p: Tensor, y: Tensor) -> Any:
+    """Log-likelihood of each datum at the best temperature.
+
+    Averaging makes predictions less confident, which by itself helps a network that is too sure of
+    itself; at the best temperature of each, only information counts.
+    """
+    rows = torch.arange(len(y))
+    best: Tensor | None = None
+    for temperature in TEMPERATURES:
+        scores = (log_p / temperature).log_softmax(1)[rows, y]
+        if best is None or float(scores.mean()) > float(best.mean()):
+            best = scores
+    assert best is not None
+    return best.numpy()
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-+" else "-" for c in name)
+
