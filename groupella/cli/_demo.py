@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from groupella.runs import Job
-from groupella.runs.jobs import TRAINING
 
 from ._select import answer, tell
 from .errors import plain_errors, saving
@@ -97,9 +96,8 @@ def demo_jobs(seed: int) -> list[Job]:
             motion="p4",
             obeys=obeys,
             keep=DIGITS,
-            blocks=((1, 2), (2, 2), (4, 2)),
             seed=seed,
-            training=TRAINING,
+            search="confirm",
         )
         for question, obeys in TASKS.items()
     ]

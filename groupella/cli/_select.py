@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from groupella.runs import Done
 
 WIDE = 130  # columns that the full table needs
+LEAST_EPOCHS = 4
 
 
 def select(
@@ -48,7 +50,10 @@ def select(
     ] = None,
     paths: Annotated[
         str | None,
-        typer.Option(help="Paths such as F-FC+CONV+GCONV (default: one per group)."),
+        typer.Option(
+            help="Train one network with these paths, such as F-FC+CONV+GCONV, and let the "
+            "evidence choose (default: impose each group and test it on held-out data)."
+        ),
     ] = None,
     budget: Annotated[str, typer.Option(help="Training time: 90s, 5m, 1h30m.")] = "5m",
     out: Annotated[
@@ -64,9 +69,11 @@ def select(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Train a network that may use every group in every layer, and report what each layer obeys.
+    """Find out which of the groups the labels obey, and train a network that obeys it.
 
-    The network may always use no symmetry as well ('none').
+    A network is trained for every group and one for none. Each claim is tested on held-out data:
+    by averaging predictions over the group, and by imposing it. Where the data cannot tell, the
+    answer is "undecided".
 
     Examples:
 
@@ -95,6 +102,12 @@ def select(
         for one in (motion, obeys):
             if one is not None:
                 one_group(one)
+        search = "confirm" if paths is None else "paths"
+        training = TRAINING if search == "paths" else {}
+        if epochs is not None and search == "confirm" and epochs < LEAST_EPOCHS:
+            raise ArgumentError(
+                f"--epochs {epochs} is too short to learn anything: give at least {LEAST_EPOCHS}"
+            )
         job = Job(
             title=f"Which of {groups.replace(',', ', ')} does {data}{moved} obey?",
             data=data,
@@ -107,7 +120,8 @@ def select(
             increments=paths is None,
             alpha=alpha,
             seed=seed,
-            training=TRAINING if epochs is None else {**TRAINING, "epochs": epochs},
+            search=search,
+            training=training if epochs is None else {**training, "epochs": epochs},
         )
         work = Assignment(job, place, limit if epochs is None else None, data_dir)
         done = work.do(not as_json, lambda text: None if as_json else typer.echo(text, err=True))
@@ -145,20 +159,27 @@ def tell(done: Done) -> None:
     """Print the table, with all numbers if the terminal is wide enough, and the sentence."""
     from rich.console import Console
 
-    from groupella.report import sentence, shares_table
+    from groupella.report import consequences_table, sentence, shares_table
 
     console = Console()
     selection = done.content.selection
-    console.print(selection.table() if console.width >= WIDE else shares_table(selection))
+    if done.content.consequences:
+        console.print(consequences_table(done.content.consequences))
+    else:
+        console.print(selection.table() if console.width >= WIDE else shares_table(selection))
     console.print(f"[bold]{sentence(selection)}[/bold]", highlight=False)
 
 
 def answer(done: Done) -> dict[str, Any]:
     """The answer for JSON."""
     content = done.content
+    judgement = content.selection.judgement
     log_evidence = content.selection.log_evidence
     return {
         "verdict": content.selection.verdict,
+        "probability": None if judgement is None else judgement.probability,
+        "reason": None if judgement is None else judgement.reason,
+        "consequences": [asdict(row) for row in content.consequences],
         "layers": content.selection.verdicts,
         "expected": content.expected,
         "log_evidence": log_evidence if math.isfinite(log_evidence) else None,

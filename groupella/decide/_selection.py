@@ -37,6 +37,7 @@ from groupella.evidence import (
 
 from ._rule import Rule
 from ._verdict import NOT_MEASURED, Candidates, clearness, verdict, verdict_text
+from .claims import Judgement
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,6 +90,7 @@ class Selection:
     n_data: int
     rule: Rule = field(default_factory=Rule)
     candidates: Candidates = field(default_factory=lambda: Candidates((), {}))
+    judgement: Judgement | None = None
 
     @classmethod
     def unmeasured(cls, network: nn.Module, n_data: int, rule: Rule | None = None) -> Selection:
@@ -110,8 +112,11 @@ class Selection:
     def verdict(self) -> str:
         """What the network as a whole obeys.
 
-        A name, "p4 and flips", "none", "undecided" if no path is alive, or "not measured".
+        A name, "p4 and flips", "none", "undecided" if no path is alive, or "not measured". Where
+        candidates were imposed and tested on held-out data (`judgement`), that decides.
         """
+        if self.judgement is not None:
+            return self.judgement.verdict
         if not self.is_measured:
             return NOT_MEASURED
         live = [p.members for s in self.layers for p in s.paths if p.alive]
@@ -143,6 +148,7 @@ class Selection:
             "verdict": self.verdict,
             "rule": self.rule.as_dict(),
             "candidates": self.candidates.as_dict(),
+            "judgement": None if self.judgement is None else self.judgement.as_dict(),
             "log_evidence": None if math.isnan(self.log_evidence) else self.log_evidence,
             "n_data": self.n_data,
             "layers": [
@@ -184,6 +190,9 @@ class Selection:
             n_data=content["n_data"],
             rule=Rule.from_dict(content["rule"]),
             candidates=Candidates.from_dict(content["candidates"]),
+            judgement=None
+            if content["judgement"] is None
+            else Judgement.from_dict(content["judgement"]),
         )
 
     def table(self) -> Table:

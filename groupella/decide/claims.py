@@ -1,17 +1,17 @@
 """Which symmetry do labels obey? A decision from what imposing each candidate does to predictions.
 
-Networks were trained on one part of the data; everything here is read off another part, the held-out
-data. ℓ_h(i) is the log-likelihood of held-out datum i under the network that obeys h (h = `FREE`: one
-that obeys nothing), and s_h,m(i) that of the same network's predictions averaged over motions of the
-input by candidate m. Two questions are asked of a candidate m, against the best network h that
-obeys less:
+Networks are trained on one part of the data and tested on another, the held-out data. ℓ_h(i) is the
+log-likelihood of held-out datum i under the network that obeys h (`FREE`: one that obeys nothing),
+and s_h,m(i) that of the same network's predictions averaged over motions of the input by candidate
+m. Two questions are asked of a candidate m, against the best network h that obeys less:
 
-* **averaging** T = mean(s_h,m − ℓ_h): does it cost predictions to average over m? One network on both
-  sides, so nothing but the data varies. If labels obey m, averaging helps; if not, it mixes labels.
+* **averaging** T = mean(s_h,m − ℓ_h): does averaging over m cost predictions? The network is the
+  same on both sides, so only the data vary. If labels obey m, averaging helps; if not, it mixes
+  labels.
 * **imposing** D = mean(ℓ_m − ℓ_h): is the network that obeys m worse than one that need not?
 
-Both with their paired standard errors, at the level `level` divided by the number of candidates. A
-loss counts from `tolerance` of the information that h has learned (nats over the class frequencies).
+Both with paired standard errors, at `level` divided by the number of candidates. A loss counts from
+`tolerance` of the information that h has learned (nats better than the class frequencies).
 
 | outcome  | when                                                                              |
 | -------- | --------------------------------------------------------------------------------- |
@@ -131,6 +131,23 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Consequence:
+    """What imposing a group on the whole network does; None where it was not measured.
+
+    `name` is a group or a reference such as "chance". `log_evidence` is in nats, on the training
+    data; `accuracy` (0 to 1) and the mean `nll` are on held-out data.
+    """
+
+    name: str
+    log_evidence: float | None = None
+    accuracy: float | None = None
+    nll: float | None = None
+    equivariance_error: float | None = None
+    parameters: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Judgement:
     """The verdict on the network: names, () for none, None for undecided, and why."""
 
@@ -146,10 +163,32 @@ class Judgement:
     def as_dict(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,
-            "probability": round(self.probability, 4),
+            "probability": self.probability,
             "reason": self.reason,
+            "obeys": None if self.obeys is None else list(self.obeys),
             "findings": [asdict(f) for f in self.findings],
         }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Judgement:
+        """The inverse of `as_dict`."""
+        obeys = content["obeys"]
+        findings = [
+            Finding(
+                **{
+                    **entry,
+                    "averaging": Difference(**entry["averaging"]),
+                    "imposing": Difference(**entry["imposing"]),
+                }
+            )
+            for entry in content["findings"]
+        ]
+        return cls(
+            None if obeys is None else tuple(obeys),
+            content["probability"],
+            content["reason"],
+            tuple(findings),
+        )
 
 
 def judge(
@@ -223,9 +262,7 @@ def _finding(
         reason = "averaging predictions over it costs" + (" in one class" if harmed else "")
         probability = averaging.probability_above(-margin) if not harmed else 0.0
     elif (
-        averaging.surely_above(-margin, z)
-        and not harmed
-        and not imposing.surely_below(-margin, z)
+        averaging.surely_above(-margin, z) and not harmed and not imposing.surely_below(-margin, z)
     ):
         outcome = "holds"
         reason = "averaging predictions over it costs nothing, nor does imposing it"
@@ -240,9 +277,7 @@ def _finding(
         probability = imposing.probability_above(-margin)
     else:
         reason = "the held-out data cannot tell"
-        probability = min(
-            averaging.probability_above(-margin), imposing.probability_above(-margin)
-        )
+        probability = min(averaging.probability_above(-margin), imposing.probability_above(-margin))
     return Finding(name, against, outcome, probability, averaging, imposing, margin, reason)
 
 
@@ -283,6 +318,7 @@ __all__ = [
     "FREE",
     "UNDECIDED",
     "Claims",
+    "Consequence",
     "Difference",
     "Finding",
     "Judgement",

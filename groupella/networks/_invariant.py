@@ -34,7 +34,7 @@ LEAST_SIDE = 8  # that is still halved
 
 
 class InvariantNet(nn.Module):
-    """Layers, each with its normalisation, activation and pooling, and a head. Made by `invariant_net`.
+    """Layers with normalisation, activation and pooling, then a head. Made by `invariant_net`.
 
     Takes (batch, *space_in.shape) and gives (batch, outputs), the same for every moved input.
     """

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from groupella._files import write_text
 from groupella.decide import Selection
+from groupella.decide.claims import Consequence as Consequence
 from groupella.training import History
 
 FORMAT, VERSION = "groupella-report", 2
@@ -67,23 +68,6 @@ class HeldOutScore:
     accuracy: float | None = None
     nll: float | None = None
     n: int = 0
-
-
-@dataclass(frozen=True)
-class Consequence:
-    """What imposing a group on the whole network does; None where it was not measured.
-
-    `name` is a group or a reference such as "chance". `log_evidence` is in nats, on the training
-    data; `accuracy` (0 to 1) and the mean `nll` are on held-out data.
-    """
-
-    name: str
-    log_evidence: float | None = None
-    accuracy: float | None = None
-    nll: float | None = None
-    equivariance_error: float | None = None
-    parameters: int | None = None
-    note: str = ""
 
 
 @dataclass(frozen=True)

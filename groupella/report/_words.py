@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import groupby
 
 from groupella.decide import NONE, NOT_MEASURED, UNDECIDED, Selection
+from groupella.decide.claims import Judgement
 
 MOST_RUNS = 4  # of consecutive layers with one verdict that a sentence lists
 
@@ -17,6 +18,8 @@ def path_names(selection: Selection) -> list[str]:
 
 def sentence(selection: Selection) -> str:
     """Return the verdict: "The network obeys z2: layers 1 to 3 obey p4, layer 4 obeys z2."."""
+    if selection.judgement is not None:
+        return judged(selection.judgement)
     if not selection.is_measured:
         return "What the layers obey was not measured."
     verdicts = [layer.verdict for layer in selection.layers]
@@ -39,6 +42,14 @@ def sentence(selection: Selection) -> str:
             for name, count in Counter(verdicts).items()
         ]
     return f"The network {obeys(selection.verdict)}: {', '.join(parts)}."
+
+
+def judged(judgement: Judgement) -> str:
+    """Return a tested verdict: "The labels obey p4 (probability 0.99).", or why it is undecided."""
+    if judgement.obeys is None:
+        return f"Undecided: {judgement.reason}."
+    said = f"The labels {obeys(judgement.verdict, 2)} (probability {judgement.probability:.2g})."
+    return f"{said} {judgement.reason[:1].upper()}{judgement.reason[1:]}."
 
 
 def obeys(verdict: str, count: int = 1) -> str:

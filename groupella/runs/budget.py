@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from groupella.training import Fit, Settings
 
 MEASURED = 0.004  # share of the budget for one epoch of a trial
+TRIAL = 256  # data on which a search is timed
+FEWEST_EPOCHS, FEWEST_DATA = 8, 500  # of a search that is cut to its budget
 SPARE = 0.12  # share for loading, checkpoints, the report, and other work on the machine
 
 
@@ -56,6 +58,8 @@ def with_budget(job: Job, budget: float, data: ImageData) -> Job:
     RunError
         If the budget is too short.
     """
+    if job.search == "confirm":
+        return _searching(job, budget, data)
     settings = job.settings()
     started = time.perf_counter()
     cost = measure(job, data, MEASURED * budget)
@@ -74,6 +78,38 @@ def with_budget(job: Job, budget: float, data: ImageData) -> Job:
             f"number of epochs"
         )
     return job.for_epochs(epochs)
+
+
+def _searching(job: Job, budget: float, data: ImageData) -> Job:
+    """With the epochs of each training that fit, or with fewer data where too few would.
+
+    Networks for the candidates, for none of them and for the verdict cost about the same.
+    """
+    from groupella.training import find_symmetry
+
+    settings = job.find_settings()
+    n, count = len(data.train_y), min(len(data.train_y), TRIAL)
+    few = (data.train_x[:count], data.train_y[:count])
+    started = time.perf_counter()
+    find_symmetry(
+        few, job.group_set(), len(data.classes), replace(settings, epochs=2), progress=False
+    )
+    spent = time.perf_counter() - started
+    free = (1 - SPARE) * budget - spent
+    epoch = spent / 2 * n / count
+    wanted = settings.training(n).epochs
+    if epoch * wanted <= free:
+        return job.for_epochs(wanted)
+    if epoch * FEWEST_EPOCHS <= free:
+        return job.for_epochs(int(free / epoch))
+    fewer = int(n * free / (epoch * FEWEST_EPOCHS))
+    if fewer < min(n, FEWEST_DATA):
+        needed = (epoch * FEWEST_EPOCHS * min(FEWEST_DATA / n, 1) + spent) / (1 - SPARE - 0.05)
+        raise RunError(
+            f"{_text(budget)} is too short to train a network for every candidate. Give about "
+            f"{_text(needed)}, smaller images (--size) or fewer groups"
+        )
+    return replace(job, train_size=fewer).for_epochs(FEWEST_EPOCHS)
 
 
 def measure(job: Job, data: ImageData, seconds: float) -> Cost:

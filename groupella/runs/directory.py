@@ -16,7 +16,7 @@ checkpoint. A directory that holds another job is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +94,8 @@ def run(
     if finished(directory, job):
         return load(directory)
     data = job.load(data_dir, progress) if data is None else data
+    if job.search == "confirm":
+        return _confirm(job, directory, data, budget, progress)
     network = job.network(data)
     before = layer_errors(network, seed=job.seed)
     Record.of(job, budget).save(directory)
@@ -112,6 +114,32 @@ def run(
     content = describe(job, data, result, before)
     write(directory, content)
     return Done(job, directory, content, result)
+
+
+def _confirm(
+    job: Job, directory: Path, data: ImageData, budget: float | None, progress: bool
+) -> Done:
+    """Find the symmetry by imposing every candidate, and describe the network that obeys it."""
+    from groupella.training import CheckpointError, InUseError, find_symmetry
+
+    Record.of(job, budget).save(directory)
+    try:
+        found = find_symmetry(
+            (data.train_x, data.train_y),
+            job.group_set(),
+            len(data.classes),
+            job.find_settings(),
+            validation=(data.test_x, data.test_y) if len(data.test_y) else None,
+            directory=directory / "candidates",
+            progress=progress,
+        )
+    except (CheckpointError, InUseError) as error:
+        raise RunError(str(error)) from error
+    selection = found.selection((data.train_x, data.train_y))
+    content = describe(job, data, found.fit, {}, selection)
+    content = replace(content, consequences=found.consequences)
+    write(directory, content)
+    return Done(job, directory, content, found.fit)
 
 
 @dataclass(frozen=True)
@@ -151,7 +179,11 @@ class Assignment:
 
 
 def describe(
-    job: Job, data: ImageData, result: Fit, before: Mapping[tuple[str, str], float]
+    job: Job,
+    data: ImageData,
+    result: Fit,
+    before: Mapping[tuple[str, str], float],
+    selection: Selection | None = None,
 ) -> ReportContent:
     """What the report says about a finished fit."""
     from groupella.groups import meaning
@@ -163,7 +195,7 @@ def describe(
         title=job.title,
         data=f"{data.name}, {len(data.classes)} classes",
         groups={m.name: meaning(m.name) for m in job.group_set()},
-        selection=_selection(job, result, len(data.train_y)),
+        selection=_selection(job, result, len(data.train_y)) if selection is None else selection,
         history=result.history,
         errors=paired(before, layer_errors(result.network, seed=job.seed), result.network),
         filters=filter_pictures(result.network),

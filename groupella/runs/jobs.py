@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from groupella.data import ImageData
     from groupella.groups import GroupSet
     from groupella.networks import Trunk
-    from groupella.training import Fit, Settings
+    from groupella.training import FindSettings, Fit, Settings
 
 Blocks = tuple[tuple[int, int], ...]
 
@@ -64,8 +64,12 @@ class Job:
         What the prior precisions apply to: "weights" or "lengthscales".
     seed
         Random seed for data, weights and batch order.
+    search
+        "confirm" trains a network for every candidate and tests each on held-out data
+        (`groupella.training.find_symmetry`). "paths" trains one network with a path for every
+        group, whose precisions the evidence learns (`groupella.training.fit`).
     training
-        Changes to `groupella.training.Settings`.
+        Changes to `groupella.training.Settings`; with "confirm" only `epochs` is used.
     """
 
     title: str
@@ -85,6 +89,7 @@ class Job:
     init: str = "earn"
     prior: str = "weights"
     seed: int = 0
+    search: str = "paths"
     training: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -169,6 +174,14 @@ class Job:
                 increments=self.increments,
                 **common,
             )
+
+    def find_settings(self) -> FindSettings:
+        """Settings of the search "confirm"."""
+        from groupella.training import FindSettings
+
+        return FindSettings(
+            epochs=self.training.get("epochs"), width=8 * self.alpha, seed=self.seed
+        )
 
     def settings(self) -> Settings:
         from groupella.training import Settings

@@ -21,7 +21,6 @@ from ._search import best_start as best_start
 from ._search import go_on as go_on
 from ._search import settle as settle
 from ._settings import Settings as Settings
-from ._symmetry import Consequence as Consequence
 from ._symmetry import FindSettings as FindSettings
 from ._symmetry import FoundSymmetry as FoundSymmetry
 from ._symmetry import find_symmetry as find_symmetry

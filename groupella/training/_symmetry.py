@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from groupella.curvature import evaluation
-from groupella.decide import Candidates
-from groupella.decide.claims import FREE, Claims, Judgement, Tested, judge
-from groupella.evidence import Prior
+from groupella.curvature import evaluation, mc
+from groupella.decide import Candidates, Selection, selection
+from groupella.decide.claims import FREE, Claims, Consequence, Judgement, Tested, judge
+from groupella.evidence import Evidence, Prior
 from groupella.evidence.likelihoods import Categorical
 from groupella.groups import GroupSet, Symmetry, trivial
 from groupella.networks import InvariantNet, fold, invariant_net
@@ -37,18 +38,6 @@ STEPS = 280  # of one training, at least
 FEWEST, MOST = 8, 80  # epochs
 MOTIONS = 8
 TEMPERATURES = np.geomspace(0.2, 8.0, 61)
-
-
-@dataclass(frozen=True)
-class Consequence:
-    """What imposing one candidate on the whole network does, on held-out data."""
-
-    name: str
-    accuracy: float
-    nll: float
-    equivariance_error: float | None = None
-    parameters: int | None = None
-    log_evidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,11 +55,35 @@ class FoundSymmetry:
         """A name, "p4 and flips", "none" or "undecided"."""
         return self.judgement.verdict
 
-    @property
-    def network(self) -> nn.Module:
+    @cached_property
+    def network(self) -> InvariantNet:
         """The trained network, without normalisation."""
         network = self.fit.network
-        return fold(network) if isinstance(network, InvariantNet) else network
+        assert isinstance(network, InvariantNet)
+        return fold(network)
+
+    def selection(self, data: tuple[Tensor, Tensor], subset: int = 200) -> Selection:
+        """Return what each layer obeys, with the numbers of the evidence of the folded network.
+
+        Layers obey what is imposed on them; the verdict on the network is that of the judgement.
+        """
+        evidence = Evidence(self.network, Categorical())
+        evidence.update(data, subset=subset, mode=mc(4, seed=self.fit.settings.seed))
+        found = selection(self.network, evidence)
+        names = self.judgement.obeys or ()
+        inside = {m for name in names for m in (name, *self.candidates.inside[name])}
+        members = tuple(n for n in self.candidates.names if n in inside)
+        layers = tuple(
+            replace(
+                layer,
+                paths=tuple(replace(p, members=members, alive=True) for p in layer.paths),
+                verdict=self.verdict,
+                clearness=math.inf,
+                alternative=None,
+            )
+            for layer in found.layers
+        )
+        return replace(found, layers=layers, candidates=self.candidates, judgement=self.judgement)
 
 
 @dataclass(frozen=True)
@@ -125,6 +138,7 @@ def find_symmetry(
     classes: int | None = None,
     settings: FindSettings | None = None,
     *,
+    validation: tuple[Tensor, Tensor] | None = None,
     directory: str | Path | None = None,
     progress: bool = True,
     say: Callable[[str], None] | None = None,
@@ -141,6 +155,8 @@ def find_symmetry(
         The number of classes; by default the largest label plus one.
     settings
         See `FindSettings`.
+    validation
+        Data on which the final network is scored after every epoch; they decide nothing.
     directory
         Where trainings are saved, each in a directory of its own; an interrupted search resumes.
     say
@@ -161,13 +177,14 @@ def find_symmetry(
         tested[name] = result[0]
         table.append(result[1])
         if say is not None:
-            score = f"held-out accuracy {100 * table[-1].accuracy:.1f} %, NLL {table[-1].nll:.3f}"
+            row = table[-1]
+            score = f"held-out accuracy {100 * row.accuracy:.1f} %, NLL {row.nll:.3f}"  # type: ignore[operator]
             say(f"{'no symmetry' if name == FREE else name}: {score}")
     chance = _chance(y[train], count)[y[held]].numpy()
     judgement = judge(tested, chance, y[held].numpy(), candidates, chosen.claims)
-    best = max(table, key=lambda row: -row.nll).name
+    best = max(tested, key=lambda name: float(tested[name].scores.mean()))
     symmetry = _imposed(judgement, groups, symmetries[best])
-    final = task.train(symmetry, torch.arange(len(y)), "final")
+    final = task.train(symmetry, torch.arange(len(y)), "final", validation)
     rows = (_chance_row(y[train], y[held], count), *table)
     return FoundSymmetry(judgement, symmetry, final, rows, candidates)
 
@@ -192,7 +209,13 @@ class _Task:
         self.lattice = tuple(int(n) for n in x.shape[2:])
         self.convolutions = bool(self.lattice) and any(g.is_catalogue for g in groups)
 
-    def train(self, symmetry: Symmetry, indices: Tensor, name: str) -> Fit:
+    def train(
+        self,
+        symmetry: Symmetry,
+        indices: Tensor,
+        name: str,
+        validation: tuple[Tensor, Tensor] | None = None,
+    ) -> Fit:
         """Train a network that obeys `symmetry` on some of the data."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.settings.seed)
@@ -210,6 +233,7 @@ class _Task:
             Categorical(),
             self.settings.training(len(indices)),
             prior=Prior.from_network(network, precisions=1e-6),
+            validation=validation,
             directory=None if self.directory is None else self.directory / _safe(name),
             progress=self.progress,
         )
@@ -237,10 +261,10 @@ class _Task:
         picked = plain[torch.arange(len(y)), y]
         row = Consequence(
             name,
-            float((plain.argmax(1) == y).double().mean()),
-            -float(picked.mean()),
-            error,
-            sum(p.numel() for p in network.parameters()),
+            accuracy=float((plain.argmax(1) == y).double().mean()),
+            nll=-float(picked.mean()),
+            equivariance_error=error,
+            parameters=sum(p.numel() for p in network.parameters()),
         )
         return Tested(_calibrated(plain, y), averaged, confidence), row
 
@@ -285,7 +309,9 @@ def _chance_row(train: Tensor, held: Tensor, classes: int) -> Consequence:
     log_frequency = _chance(train, classes)
     common = int(log_frequency.argmax())
     return Consequence(
-        "chance", float((held == common).double().mean()), -float(log_frequency[held].mean())
+        "chance",
+        accuracy=float((held == common).double().mean()),
+        nll=-float(log_frequency[held].mean()),
     )
 
 
@@ -313,4 +339,3 @@ def _calibrated(log_p: Tensor, y: Tensor) -> Any:
 
 def _safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-+" else "-" for c in name)
-
