@@ -279,7 +279,7 @@ def _split(y: Tensor, settings: FindSettings) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(settings.seed)
     order = torch.randperm(len(y), generator=generator)
     ranks = torch.empty(len(y), dtype=torch.double)
-    for label in y.unique():
+    for label in torch.unique(y):
         mine = order[y[order] == label]
         ranks[mine] = (torch.arange(len(mine), dtype=torch.double) + 0.5) / len(mine)
     held = ranks < settings.held_out
@@ -318,7 +318,7 @@ def _chance_row(train: Tensor, held: Tensor, classes: int) -> Consequence:
 @torch.no_grad()
 def _log_probabilities(network: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
     with evaluation(network):
-        return torch.cat([network(part).double().log_softmax(1) for part in x.split(batch)])
+        return torch.cat([network(part).double().log_softmax(1) for part in torch.split(x, batch)])
 
 
 def _calibrated(log_p: Tensor, y: Tensor) -> Any:
