@@ -15,7 +15,7 @@ from ._modes import Columns
 from ._piecewise import PiecewiseLinear
 from ._plan import Plan
 from ._stock import is_stock, stock_forward, stock_maps
-from ._tape import Approximation, BatchTape, Factors
+from ._tape import BatchTape, Factors
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Collector:
     network: nn.Module
     columns: Columns
     plan: Plan
-    approximation: Approximation = "expand"
+    approximation: str = "expand"
     sharing: Sharing | None = None
     relayout: bool = True
 

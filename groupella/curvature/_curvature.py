@@ -15,7 +15,7 @@ from ._collect import Collector, undisturbed
 from ._modes import Columns, HasCurvature, Mode, Subset
 from ._plan import Plan
 from ._sums import Sums
-from ._tape import Approximation
+from .approximations import check_approximation
 from .kronecker import KroneckerBlock
 
 Data = tuple[Tensor, Tensor] | Iterable[Any]
@@ -61,7 +61,7 @@ def curvature(
     likelihood: HasCurvature,
     data: Data,
     mode: Mode | None = None,
-    approximation: Approximation = "expand",
+    approximation: str = "expand",
     subset: Subset | int | None = None,
     ignore: Sequence[str] = (),
     differentiable: bool | Sequence[str] = False,
@@ -120,8 +120,7 @@ def curvature(
     ICML 2015. Grosse and Martens, "A Kronecker-factored approximate Fisher matrix for convolution
     layers", ICML 2016.
     """
-    if approximation not in ("expand", "reduce"):
-        raise ValueError(f'approximation must be "expand" or "reduce", got {approximation!r}.')
+    check_approximation(approximation)
     plan = Plan.of(network, ignore, differentiable)
     collector = Collector(network, Columns(likelihood, mode), plan, approximation, sharing)
     return collect(collector, Inputs(data, subset, batch_size), group)

@@ -26,7 +26,6 @@ from ._collect import Collector, undisturbed
 from ._curvature import Curvature, Data, collect
 from ._modes import Columns, HasCurvature, Mode, Subset
 from ._plan import Plan
-from ._tape import Approximation
 
 Objective = Callable[[Curvature], Tensor]
 Cotangents = Mapping[str, tuple[Tensor, Tensor]]
@@ -41,7 +40,7 @@ def hypergradient(
     *,
     passes: int = 1,
     mode: Mode | None = None,
-    approximation: Approximation = "expand",
+    approximation: str = "expand",
     subset: Subset | int | None = None,
     ignore: Sequence[str] = (),
     group: Any = None,

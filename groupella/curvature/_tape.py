@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from groupella.nn.shared_maps import BlockMap, LinearMap, SharedLinearMap, Sharing
 
-Approximation = Literal["expand", "reduce"]
+from .approximations import APPROXIMATIONS
 
 
 @dataclass
@@ -64,7 +64,7 @@ class BatchTape:
         self,
         names: Mapping[int, str],
         batch: int,
-        approximation: Approximation = "expand",
+        approximation: str = "expand",
         sharing: Sharing | None = None,
         differentiable: bool = False,
     ) -> None:
@@ -73,7 +73,7 @@ class BatchTape:
         self._watched: list[_Watched] = []
         self._names = names
         self._batch = batch
-        self._reduce = approximation == "reduce"
+        self._approximation = APPROXIMATIONS[approximation]
         self._sharing = sharing
         self._start = torch.zeros((), requires_grad=True)
 
@@ -90,15 +90,14 @@ class BatchTape:
                 f"{self._batch}. Keep the batch axis first and fold nothing into it."
             )
         if isinstance(shared_map, BlockMap):
-            # A block has one position: reduce has nothing to average, and must not sum blocks.
-            sharing = "block" if self._reduce else self._sharing or shared_map.sharing
+            sharing = self._approximation.sharing or self._sharing or shared_map.sharing
             shared_map = replace(shared_map, sharing=sharing)
         with torch.set_grad_enabled(self.differentiable):
-            gram = self._input_gram(shared_map, x)
+            gram = self._approximation.input_gram(shared_map, x)
         d_out = shared_map.as_blocks(parameter.detach()).shape[1]
-        positions = 1 if self._reduce else shared_map.positions
+        terms = self._batch * self._approximation.terms(shared_map)
         nothing = gram.new_zeros(1, d_out, d_out)
-        new = Factors(shared_map, gram, nothing, self._batch * positions, self._batch * positions)
+        new = Factors(shared_map, gram, nothing, terms, terms)
         if isinstance(shared_map, BlockMap | LinearMap):
             rows = shared_map.input_rows(x if self.differentiable else x.detach())
             if rows is not None:
@@ -157,20 +156,9 @@ class BatchTape:
             if isinstance(shared_map, BlockMap) and not self.differentiable:
                 total.output_gram = shared_map.add_output_gram(total.output_gram, g)
             else:
-                total.output_gram = _plus(total.output_gram, self._output_gram(shared_map, g))
-            total.output_rank += self._batch * (1 if self._reduce else shared_map.positions)
-
-    def _input_gram(self, shared_map: SharedLinearMap, x: Tensor) -> Tensor:
-        if not self._reduce:
-            return shared_map.input_gram(x)
-        mean = shared_map.inputs(x).mean(2)
-        return torch.einsum("nbi,nbj->bij", mean, mean)
-
-    def _output_gram(self, shared_map: SharedLinearMap, g: Tensor) -> Tensor:
-        if not self._reduce:
-            return shared_map.output_gram(g)
-        total = shared_map.outputs(g).sum(2)
-        return torch.einsum("nbi,nbj->bij", total, total)
+                gram = self._approximation.output_gram(shared_map, g)
+                total.output_gram = _plus(total.output_gram, gram)
+            total.output_rank += self._batch * self._approximation.terms(shared_map)
 
 
 def _if_few(rows: Tensor) -> Tensor | None:

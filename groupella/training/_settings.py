@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+from groupella.curvature.approximations import APPROXIMATIONS
 
 from ._optimisers import Schedule
 
@@ -44,7 +47,7 @@ class Settings:
     curvature_samples
         Number of Monte-Carlo columns, None for exact curvature.
     approximation
-        "expand" or "reduce"; see `groupella.curvature`.
+        "expand" or "reduce"; see `groupella.curvature.approximations`.
     curvature_batch
         Examples per batch in passes for curvature and data fit.
     patience, min_gain
@@ -71,7 +74,7 @@ class Settings:
     network_hyper: HyperMode = "evidence"
     curvature_subset: int | None = 400
     curvature_samples: int | None = None
-    approximation: Literal["expand", "reduce"] = "expand"
+    approximation: str = "expand"
     curvature_batch: int = 200
     patience: int | None = None
     min_gain: float = 1e-3
@@ -149,13 +152,13 @@ _COUNTS = (
     "curvature_batch",
     "checkpoint_every",
 )
-_CHOICES: dict[str, tuple[str, ...]] = {
+_CHOICES: Mapping[str, Collection[str]] = {
     "schedule": ("cosine", "one_cycle", "constant"),
     "hyper_schedule": ("cosine", "constant"),
     "prior_step": ("proximal", "gradient"),
     "method": ("map", "fixed_point", "adam", "linearised"),
     "network_hyper": ("evidence", "map"),
-    "approximation": ("expand", "reduce"),
+    "approximation": APPROXIMATIONS,
 }
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from groupella.bases import Basis
@@ -31,16 +32,62 @@ from groupella.nn.paths import (
     SparseFC,
 )
 
-VARIANTS: dict[str, tuple[str, ...]] = {
-    "FC": (),
-    "F-FC": ("lattice", "group"),
-    "S-FC": (),
-    "CONV": (),
-    "S-CONV": (),
-    "GCONV": ("full", "pointwise", "separable", "depthwise"),
-    "DENSE": (),
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of path, as a string may name it.
+
+    Parameters
+    ----------
+    make
+        The class, called with the input and the output space and keyword arguments.
+    free
+        Whether it has no symmetry; it then maps straight to the pooled lattice.
+    has_kernel
+        Whether it takes the layer's `kernel_size`.
+    obeys
+        Which members of the group set get a path when none is named, by a condition and in words;
+        the path then takes a `symmetry`. None for a kind that takes no member.
+    variants
+        What may follow a slash, and what to call instead of `make`.
+    """
+
+    make: Callable[..., Path]
+    free: bool = False
+    has_kernel: bool = False
+    obeys: tuple[Callable[[Symmetry], bool], str] | None = None
+    variants: Mapping[str, Callable[..., Path]] = field(default_factory=dict)
+
+
+PATHS: dict[str, Kind] = {
+    "FC": Kind(FullyConnected, free=True),
+    "F-FC": Kind(
+        FactoredFC,
+        free=True,
+        variants={"lattice": FactoredFC, "group": partial(FactoredFC, over="group")},
+    ),
+    "S-FC": Kind(SparseFC, free=True),
+    "CONV": Kind(Conv, has_kernel=True),
+    "S-CONV": Kind(SparseConv, has_kernel=True),
+    "GCONV": Kind(
+        GroupConv,
+        has_kernel=True,
+        obeys=(
+            lambda s: s.translations and len(s.point) > 1,
+            "with translations and a point group",
+        ),
+        variants={
+            "full": GroupConv,
+            "pointwise": partial(GroupConv, pointwise=True),
+            "separable": SeparableGroupConv,
+            "depthwise": partial(SeparableGroupConv, depthwise=True),
+        },
+    ),
+    "DENSE": Kind(
+        DenseBasis,
+        obeys=(lambda s: not s.translations and not s.is_trivial, "without translations"),
+    ),
 }
-FREE = ("FC", "F-FC", "S-FC")
 
 
 @dataclass(frozen=True)
@@ -70,7 +117,7 @@ def planned(text: str, groups: GroupSet) -> list[Planned]:
     Parameters
     ----------
     text
-        Names joined by "+", each `name[:member][/variant]`; see `PATHS` for names and variants.
+        Names joined by "+", each `name[:member][/variant]`; see `PATHS`.
     groups
         The group set whose members the names refer to.
 
@@ -91,8 +138,9 @@ def planned(text: str, groups: GroupSet) -> list[Planned]:
 def parsed_free(name: str) -> tuple[str, str]:
     """The kind and the variant of a path without symmetry."""
     kind, member, variant = _parsed(name)
-    if kind not in FREE or member:
-        raise ValueError(f"a free path is one of {', '.join(FREE)} or F-FC/group, got {name!r}")
+    if not PATHS[kind].free or member:
+        free = ", ".join(name for name, kind in PATHS.items() if kind.free)
+        raise ValueError(f"a free path is one of {free} or F-FC/group, got {name!r}")
     return kind, variant
 
 
@@ -104,46 +152,32 @@ def make_path(
     basis: Basis | None = None,
 ) -> Path:
     """A path of that kind; one without symmetry maps straight to the pooled lattice."""
-    target = spaces.outer if kind in FREE else spaces.inner
-    make: Callable[..., Path]
-    options: dict[str, Any] = {}
-    if kind in ("FC", "S-FC"):
-        make = FullyConnected if kind == "FC" else SparseFC
-    elif kind == "F-FC":
-        make, options = FactoredFC, {"over": variant or "lattice"}
-    elif kind == "DENSE":
-        make, options = DenseBasis, {"symmetry": symmetry, "basis": basis}
-    else:
+    chosen = PATHS[kind]
+    options: dict[str, Any] = {"paper_biases": spaces.paper_biases}
+    if chosen.has_kernel:
         options["kernel_size"] = spaces.kernel_size
-        if kind == "GCONV":
-            options["symmetry"] = symmetry
-        if variant in ("separable", "depthwise"):
-            make, options["depthwise"] = SeparableGroupConv, variant == "depthwise"
-        elif kind == "GCONV":
-            make, options["pointwise"] = GroupConv, variant == "pointwise"
+    if chosen.obeys is not None:
+        options["symmetry"] = symmetry
+        if basis is not None:
             options["basis"] = basis
-        else:
-            make = Conv if kind == "CONV" else SparseConv
-    return make(spaces.input, target, **options, paper_biases=spaces.paper_biases)
+    make = chosen.variants.get(variant, chosen.make)
+    return make(spaces.input, spaces.outer if chosen.free else spaces.inner, **options)
 
 
 def _planned(token: str, groups: GroupSet) -> Iterator[Planned]:
     kind, member, variant = _parsed(token)
-    if kind in FREE:
-        parsed_free(token)
-        yield Planned(kind, kind, variant)
-    elif kind in ("CONV", "S-CONV"):
-        if member:
-            raise ValueError(
-                f"{kind} is equivariant to translations and takes no member: {token!r}"
-            )
-        yield Planned(kind, kind, variant)
-    else:
+    if PATHS[kind].obeys is not None:
         symmetries = _members(kind, member, groups)
         for symmetry in symmetries:
             alone = len(symmetries) == 1 and not member
             name = kind if alone else f"{kind}:{symmetry.name}"
             yield Planned(name, kind, variant, symmetry)
+        return
+    if PATHS[kind].free:
+        parsed_free(token)
+    elif member:
+        raise ValueError(f"{kind} is equivariant to translations and takes no member: {token!r}")
+    yield Planned(kind, kind, variant)
 
 
 def _members(kind: str, member: str, groups: GroupSet) -> list[Symmetry]:
@@ -153,26 +187,21 @@ def _members(kind: str, member: str, groups: GroupSet) -> list[Symmetry]:
                 f"{kind}:{member}: no member {member!r} in {groups}{_nearest(member, groups.names)}"
             )
         return [groups[member]]
-    if kind == "GCONV":
-        found = [s for s in groups if s.translations and len(s.point) > 1]
-        wanted = "with translations and a point group"
-    else:
-        found = [s for s in groups if not s.translations and not s.is_trivial]
-        wanted = "without translations"
+    obeys = PATHS[kind].obeys
+    assert obeys is not None
+    found = [s for s in groups if obeys[0](s)]
     if not found:
-        raise ValueError(f"{kind} needs a member {wanted}, and {groups} has none")
+        raise ValueError(f"{kind} needs a member {obeys[1]}, and {groups} has none")
     return found
 
 
 def _parsed(token: str) -> tuple[str, str, str]:
     match = re.fullmatch(r"([^:/]+)(?::([^/]+))?(?:/(\w+))?", token)
     kind, member, variant = match.groups(default="") if match else (token, "", "")
-    if kind not in VARIANTS:
-        raise ValueError(
-            f"unknown path {token!r}{_nearest(kind, VARIANTS)} Known: {', '.join(VARIANTS)}"
-        )
-    if variant and variant not in VARIANTS[kind]:
-        known = VARIANTS[kind]
+    if kind not in PATHS:
+        raise ValueError(f"unknown path {token!r}{_nearest(kind, PATHS)} Known: {', '.join(PATHS)}")
+    known = PATHS[kind].variants
+    if variant and variant not in known:
         listed = f"variants: {', '.join(known)}" if known else "no variants"
         raise ValueError(
             f"unknown variant {variant!r} of {kind}{_nearest(variant, known)} It has {listed}"
