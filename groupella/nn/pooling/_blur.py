@@ -11,11 +11,9 @@ References: Chaman & Dokmanić 2021 (phases), Zhang 2019 (blur).
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from ._phases import take_phase
+from ._phases import roll_to_phase
 from ._polyphase import PolyphasePool
 
 
@@ -23,13 +21,9 @@ class BlurPool(PolyphasePool):
     """Halve every side of the lattice; the arguments are those of `PolyphasePool`."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return take_phase(_blurred(x), self.choose(x))
-
-
-def _blurred(x: Tensor) -> Tensor:
-    """(1, 2, 1)/4 along every axis of the torus; two means of neighbours are that filter."""
-    axes = x.dim() - 2
-    mean = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[axes - 1]
-    padded = F.pad(x, [1] * (2 * axes), mode="circular")
-    blurred: Tensor = mean(mean(padded, 2, 1), 2, 1)
-    return blurred.contiguous(memory_format=torch.preserve_format)
+        last = roll_to_phase(x, self.choose(x)).movedim(1, -1)  # (batch, *lattice, channels)
+        for axis in range(1, last.dim() - 1):
+            sites = last.unflatten(axis, (-1, 2))
+            kept, other = sites.select(axis + 1, 0), sites.select(axis + 1, 1)
+            last = 0.5 * kept + 0.25 * (other + other.roll(1, axis))
+        return last.movedim(-1, 1)

@@ -58,6 +58,16 @@ def take_phase(x: Tensor, phase: Tensor) -> Tensor:
     return taken.view(*x.shape[:2], *(s // 2 for s in x.shape[2:]))
 
 
+def roll_to_phase(x: Tensor, phase: Tensor) -> Tensor:
+    """Return sample n rolled along each axis so that its component `phase[n]` becomes component 0.
+
+    Shape (batch, channels, *lattice), as x.
+    """
+    check_even(x.shape[2:])
+    rolled: Tensor = _Take.apply(x, _sites(phase, tuple(x.shape[2:]), every=1))  # type: ignore[no-untyped-call]
+    return rolled.view(x.shape)
+
+
 def check_even(lattice: Sequence[int]) -> None:
     """Raise unless every side is even and there is one."""
     if not lattice or any(s % 2 for s in lattice):
@@ -97,14 +107,14 @@ def _may_be_tied(best: Tensor) -> bool:
         return True
 
 
-def _sites(phase: Tensor, lattice: tuple[int, ...]) -> Tensor:
-    """(batch, half sites): the flat site indices of the chosen components."""
+def _sites(phase: Tensor, lattice: tuple[int, ...], every: int = 2) -> Tensor:
+    """(batch, sites): flat site indices from the chosen phase on, in steps of `every`."""
     d = len(lattice)
     index = torch.zeros_like(phase).unsqueeze(1)
     for axis, size in enumerate(lattice):
         offset = (phase >> (d - 1 - axis)) & 1
-        steps = torch.arange(0, size, 2, device=phase.device)
-        along = steps + offset.unsqueeze(1)
+        steps = torch.arange(0, size, every, device=phase.device)
+        along = (steps + offset.unsqueeze(1)) % size
         index = (index.unsqueeze(2) * size + along.unsqueeze(1)).flatten(1)
     return index
 
