@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, fx, nn
 
+from groupella.curvature import batches, evaluation
+from groupella.evidence.likelihoods import Categorical, Likelihood
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.nonlinearity import FibreNorm, Pointwise
 from groupella.nn.paths import Path
-from groupella.nn.pooling import GlobalPool, GroupPool, Lift, PolyphasePool
+from groupella.nn.pooling import BlurPool, GlobalPool, GroupPool, Lift, PolyphasePool
 
 from . import _plain
 from ._filters import FactoredMatrix, Filter, Matrix, add_filters, plain_weights
@@ -43,8 +46,17 @@ class HasKept(Protocol):
     def kept(self) -> Mapping[str, Iterable[str]]: ...
 
 
+class WorseError(ValueError):
+    """The plain network predicts worse than the one it was made from."""
+
+
 def harden(
-    network: nn.Module, selection: Mapping[str, Iterable[str]] | HasKept | None = None
+    network: nn.Module,
+    selection: Mapping[str, Iterable[str]] | HasKept | None = None,
+    data: tuple[Tensor, Tensor] | None = None,
+    *,
+    likelihood: Likelihood | None = None,
+    tolerance: float = 0.02,
 ) -> nn.Module:
     """A plain copy of the network with only the selected paths.
 
@@ -58,6 +70,13 @@ def harden(
         For each layer, by its name in `network.named_modules()`, the names of the paths to keep:
         a mapping, or an object whose attribute `kept` is one, such as a `Selection`. Layers that it
         does not name keep all their paths.
+    data
+        Data (x, y) on which both networks are compared. Give them whenever you have some: a path
+        that seems dead by the evidence may carry the predictions.
+    likelihood
+        `Categorical()` by default.
+    tolerance
+        The largest loss of accuracy, and of log-likelihood in nats per datum.
 
     Returns
     -------
@@ -70,7 +89,53 @@ def harden(
         If `selection` is neither a mapping nor has one.
     ValueError
         If it names an unknown layer or path, or leaves a layer without paths.
+    WorseError
+        If the plain network is worse on `data` by more than `tolerance`.
     """
+    made = _hardened(network, selection)
+    if data is not None:
+        _compare(network, made, data, likelihood or Categorical(), tolerance)
+    return made
+
+
+def _compare(
+    before: nn.Module,
+    after: nn.Module,
+    data: tuple[Tensor, Tensor],
+    likelihood: Likelihood,
+    tolerance: float,
+) -> None:
+    scores = [_score(network, data, likelihood) for network in (before, after)]
+    (fit, accuracy), (fit_after, accuracy_after) = scores
+    words = f"the log-likelihood per datum goes from {fit:.3f} to {fit_after:.3f}"
+    lost = fit - fit_after > tolerance
+    if accuracy is not None and accuracy_after is not None:
+        words += f", the accuracy from {accuracy:.3f} to {accuracy_after:.3f}"
+        lost = lost or accuracy - accuracy_after > tolerance
+    if lost:
+        raise WorseError(
+            f"the plain network is worse than the one it was made from: {words}. A path that was "
+            "taken out is needed: keep it, train on without it, or raise tolerance="
+        )
+
+
+@torch.no_grad()
+def _score(
+    network: nn.Module, data: tuple[Tensor, Tensor], likelihood: Likelihood
+) -> tuple[float, float | None]:
+    """Log-likelihood per datum, and the accuracy where targets are classes."""
+    n = len(data[1])
+    total, right = 0.0, 0.0
+    with evaluation(network):
+        for x, y in batches(data, 256):
+            f = network(x).double()
+            total += float(likelihood.log_likelihood(f, y))
+            found = likelihood.accuracy(likelihood.mean(f), y)
+            right = math.nan if found is None else right + found * len(y)
+    return total / n, None if math.isnan(right) else right / n
+
+
+def _hardened(network: nn.Module, selection: Any) -> nn.Module:
     kept = _kept(network, selection)
     names = {id(module): name for name, module in network.named_modules()}
     # The memo of deepcopy, so that shared modules and tied weights stay shared.
@@ -198,7 +263,8 @@ def _weights(found: Matrix | FactoredMatrix, shape: tuple[int, ...]) -> nn.Modul
 
 def _polyphase(pool: PolyphasePool) -> nn.Module:
     channels, *lattice = pool.space_in.shape
-    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre)
+    blur = isinstance(pool, BlurPool)
+    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre, blur)
 
 
 def _lift(lift: Lift) -> nn.Module:

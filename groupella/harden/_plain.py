@@ -83,22 +83,37 @@ def _nonzero(bias: Tensor) -> nn.Parameter | None:
 
 
 class Polyphase(nn.Module):
-    """Of the 2^d phases of each sample, the one of the largest norm; ties as in `choose_phase`."""
+    """Of the 2^d phases of each sample, the one of the largest norm; ties as in `choose_phase`.
 
-    def __init__(self, channels: int, lattice: Sequence[int], norm: str, fibre: int) -> None:
+    With `blur`, the component of the blurred sample, as in `groupella.nn.pooling.BlurPool`.
+    """
+
+    def __init__(
+        self, channels: int, lattice: Sequence[int], norm: str, fibre: int, blur: bool = False
+    ) -> None:
         super().__init__()
         self.channels, self.lattice, self.norm, self.fibre = channels, tuple(lattice), norm, fibre
+        self.blur = blur
 
     def forward(self, x: Tensor) -> Tensor:
+        phases = self.phases(x)
+        chosen = self.choose(phases.detach()).view(-1, 1, 1, 1)
+        if self.blur:
+            for axis in range(2, 2 + len(self.lattice)):
+                x = 0.5 * x + 0.25 * (x.roll(1, axis) + x.roll(-1, axis))
+            phases = self.phases(x)
+        halves = [n // 2 for n in self.lattice]
+        index = chosen.expand(-1, 1, self.channels, prod(halves))
+        return phases.gather(1, index).reshape(-1, self.channels, *halves)
+
+    def phases(self, x: Tensor) -> Tensor:
+        """(batch, channels, *lattice) to (batch, phases, channels, sites)."""
         d = len(self.lattice)
         halves = [n // 2 for n in self.lattice]
         split = [side for half in halves for side in (half, 2)]
         phases = x.reshape(-1, self.channels, *split)
         axes = [0, *range(3, 2 * d + 2, 2), 1, *range(2, 2 * d + 2, 2)]
-        phases = phases.permute(axes).reshape(-1, 2**d, self.channels, prod(halves))
-        chosen = self.choose(phases.detach()).view(-1, 1, 1, 1)
-        index = chosen.expand(-1, 1, self.channels, prod(halves))
-        return phases.gather(1, index).reshape(-1, self.channels, *halves)
+        return phases.permute(axes).reshape(-1, 2**d, self.channels, prod(halves))
 
     def choose(self, phases: Tensor) -> Tensor:
         """(batch, phases, channels, sites) to (batch,)."""
