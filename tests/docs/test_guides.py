@@ -22,10 +22,11 @@ SHOWN = {
     "custom-groups.md": 4,
     "custom-paths.md": 3,
     "data.md": 4,
-    "evidence.md": 4,
+    "evidence.md": 5,
     "groups.md": 4,
     "layers.md": 6,
     "networks.md": 2,
+    "planted.md": 1,
     "training.md": 1,
 }
 
