@@ -59,7 +59,7 @@ class Claims:
     """
 
     level: float = 0.01
-    tolerance: float = 0.02
+    tolerance: float = 0.05
     class_loss: float = 0.1
     familiar: float = 0.9
 

@@ -19,6 +19,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, GroupSet, Lattice, Symmetry
@@ -148,9 +149,18 @@ def fold(network: InvariantNet) -> InvariantNet:
     for number, norm in enumerate(folded.norms):
         if isinstance(norm, ChannelNorm):
             layer: Any = folded.layers[number]
-            rescale(layer, *norm.affine())
+            if isinstance(layer, ResidualPathway):
+                rescale(layer, *norm.affine())
+            else:
+                _rescale_linear(layer[-1], *norm.affine())
             folded.norms[number] = nn.Identity()
     return folded
+
+
+@torch.no_grad()
+def _rescale_linear(linear: nn.Linear, factor: Tensor, shift: Tensor) -> None:
+    linear.weight.mul_(factor[:, None])
+    linear.bias.mul_(factor).add_(shift)
 
 
 def _plan(lattice: Lattice, width: int) -> list[tuple[int, bool]]:
@@ -201,7 +211,7 @@ def _plain(
     for _ in range(2):
         flat = [nn.Flatten()] if not parts["layers"] else []
         parts["layers"].append(nn.Sequential(*flat, nn.Linear(size, 8 * width)))
-        parts["norms"].append(nn.BatchNorm1d(8 * width))
+        parts["norms"].append(ChannelNorm(groups.space((), 8 * width, "trivial")))
         parts["activations"].append(nn.ReLU())
         parts["pools"].append(nn.Identity())
         size = 8 * width

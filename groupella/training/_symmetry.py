@@ -37,6 +37,7 @@ BATCH = 64
 STEPS = 280  # of one training, at least
 FEWEST, MOST = 8, 80  # epochs
 MOTIONS = 8
+CURVATURE_DATA = 200
 TEMPERATURES = np.geomspace(0.2, 8.0, 61)
 
 
@@ -62,14 +63,12 @@ class FoundSymmetry:
         assert isinstance(network, InvariantNet)
         return fold(network)
 
-    def selection(self, data: tuple[Tensor, Tensor], subset: int = 200) -> Selection:
+    def selection(self, data: tuple[Tensor, Tensor]) -> Selection:
         """Return what each layer obeys, with the numbers of the evidence of the folded network.
 
         Layers obey what is imposed on them; the verdict on the network is that of the judgement.
         """
-        evidence = Evidence(self.network, Categorical())
-        evidence.update(data, subset=subset, mode=mc(4, seed=self.fit.settings.seed))
-        found = selection(self.network, evidence)
+        found = selection(self.network, observed(self.network, data, self.fit))
         names = self.judgement.obeys or ()
         inside = {m for name in names for m in (name, *self.candidates.inside[name])}
         members = tuple(n for n in self.candidates.names if n in inside)
@@ -173,11 +172,9 @@ def find_symmetry(
     table: list[Consequence] = []
     for name, symmetry in symmetries.items():
         trained = task.train(symmetry, train, name)
-        result = task.test(trained, held, symmetries, name)
-        tested[name] = result[0]
-        table.append(result[1])
+        tested[name], row = task.test(trained, held, symmetries, name)
+        table.append(replace(row, log_evidence=task.log_evidence(trained, train)))
         if say is not None:
-            row = table[-1]
             score = f"held-out accuracy {100 * row.accuracy:.1f} %, NLL {row.nll:.3f}"  # type: ignore[operator]
             say(f"{'no symmetry' if name == FREE else name}: {score}")
     chance = _chance(y[train], count)[y[held]].numpy()
@@ -268,10 +265,23 @@ class _Task:
         )
         return Tested(_calibrated(plain, y), averaged, confidence), row
 
+    def log_evidence(self, trained: Fit, indices: Tensor) -> float:
+        """The log evidence of the folded network on its training data, by Kronecker factors."""
+        network = trained.network
+        assert isinstance(network, InvariantNet)
+        return observed(fold(network), (self.x[indices], self.y[indices]), trained).log_evidence
+
     def _moved(self, network: nn.Module, x: Tensor, symmetry: Symmetry) -> list[Tensor]:
         space = GroupSet(symmetry).space(self.lattice, int(x.shape[1]), "trivial")
         elements = space.sample(symmetry, MOTIONS, self.settings.seed)
         return [_log_probabilities(network, space.act(g, x)) for g in elements]
+
+
+def observed(network: nn.Module, data: tuple[Tensor, Tensor], trained: Fit) -> Evidence:
+    """The evidence of a network, with its curvature on some of the data and its best precisions."""
+    evidence = Evidence(network, Categorical())
+    evidence.update(data, subset=CURVATURE_DATA, mode=mc(4, seed=trained.settings.seed))
+    return evidence
 
 
 def _split(y: Tensor, settings: FindSettings) -> tuple[Tensor, Tensor]:
