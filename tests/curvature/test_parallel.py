@@ -56,6 +56,7 @@ def work(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     spawn(work, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     x = data()

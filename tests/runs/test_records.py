@@ -46,6 +46,7 @@ def test_other_epochs_are_another_run(tmp_path: Path) -> None:
         _ = Assignment(TINY.for_epochs(30), tmp_path).is_finished
 
 
+@pytest.mark.slow
 def test_a_budget_goes_on_with_its_epochs_and_no_other_budget_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_what_is_stopped_does_no_other_work(stop: KeyboardInterrupt) -> None:
     assert after.times == 0
 
 
+@pytest.mark.slow
 def test_the_summary_has_all_rows_that_are_finished(tmp_path: Path) -> None:
     common = ["reproduce", "toy", "--preset", "quick", "--epochs", "1", "--out", str(tmp_path)]
     for row in ("digit CONV map", "digit+quadrant CONV map"):

@@ -173,6 +173,7 @@ def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path)
     assert tried == [["layers.0/d"], ["layers.0/d", "layers.0/a"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finalists", [1, 2, 5])
 def test_the_best_finalist_of_the_best_starts_is_kept(tmp_path: Path, finalists: int) -> None:
     train, _, teacher = deep.draw(DeepCase(("p4m", "p4m", "p4m"), n=100))
@@ -212,6 +213,7 @@ def shifted() -> tuple[nn.Sequential, tuple[torch.Tensor, torch.Tensor]]:
     return network, data
 
 
+@pytest.mark.slow
 def test_a_path_that_the_data_need_stays_and_the_given_network_too(tmp_path: Path) -> None:
     network, data = shifted()
     trained = fit(network, data, Gaussian(), epochs=60, lr=0.02, progress=False)
