@@ -63,8 +63,8 @@ def demo(
     verdicts = {str(one.job.obeys): one.content.selection.verdict for one in done}
     right = all(found == wanted for wanted, found in verdicts.items())
     digit, turn = verdicts.values()
-    words = f"Asked only for the digit, the network {obeys(digit)}. "
-    words += f"Asked also for the turn, it {obeys(turn)}."
+    words = f"Asked only which digit it is, the network {obeys(digit)}. "
+    words += f"Asked also how it was turned, it {obeys(turn)}."
     with plain_errors("demo"):
         report = write_report([one.content for one in done], place / "report.html", words)
     taken = time.perf_counter() - started
@@ -80,7 +80,7 @@ def demo(
         typer.echo(json.dumps(found))
     else:
         typer.echo(f"\n{words}")
-        made = "This is how the labels were made." if right else "The labels were made differently!"
+        made = "That is how the labels were made." if right else "The labels were made differently!"
         typer.echo(f"{made}\nreport: {report}   ({taken:.0f} s)")
     if not right:
         raise typer.Exit(1)

@@ -75,7 +75,7 @@ def test_an_error_that_is_an_answer_exits_with_one() -> None:
 
 def test_select_that_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "run", raising(NonFiniteError("parameter θ is NaN or infinite")))
-    line = said("select", "--data", "digits", "--epochs", 1, "--out", tmp_path / "run", "--json")
+    line = said("select", "--data", "digits", "--epochs", 4, "--out", tmp_path / "run", "--json")
     assert line == "groupella select: parameter θ is NaN or infinite"
 
 

@@ -101,7 +101,7 @@ def test_the_demo_says_in_words_whether_it_is_right(
     assert f"report: {tmp_path / 'report.html'}" in right.stdout
     wrong = demo("p4", "p4")
     assert wrong.exit_code == 1
-    assert "The labels were made otherwise!" in wrong.stdout
+    assert "The labels were made differently!" in wrong.stdout
     assert "That is how" not in wrong.stdout
 
 

@@ -69,8 +69,12 @@ def test_groups_of_a_file_on_images_of_an_npz(
 ) -> None:
     (tmp_path / "my_groups.py").write_text(MINE)
     groups = f"{tmp_path / 'my_groups.py'}:{name}"
-    found, content = select(tmp_path / "run", "--groups", groups, "--data", images, "--epochs", 1)
+    place = tmp_path / "sweep"  # of one run, with a path for every group
+    options = ("--groups", groups, "--data", images, "--epochs", 1, "--out", place)
+    (found,) = invoke("sweep", *options)
     assert found["epochs"] == 1
+    (run,) = [d for d in place.iterdir() if d.is_dir()]
+    content = load(run).content
     assert content.selection.n_data == 40
     assert content.held_out.n == 10
     assert set(content.groups) == wanted
@@ -100,7 +104,8 @@ def test_a_folder_of_images(tmp_path: Path) -> None:
                 Image.fromarray(pixels).save(folder / f"{number}.png")
     found, content = select(
         tmp_path / "run",
-        *("--groups", "z2", "--data", tmp_path / "photos", "--size", 4, "--epochs", 1),
+        *("--groups", "z2", "--paths", "F-FC+CONV", "--epochs", 1),
+        *("--data", tmp_path / "photos", "--size", 4),
     )
     assert content.selection.n_data == 18
     assert content.held_out.n == 6

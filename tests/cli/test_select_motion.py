@@ -15,7 +15,7 @@ from groupella.groups import p4, p4m
 from groupella.runs.record import Record
 from groupella.runs.spelling import ArgumentError, one_group
 
-SMALL = ["--epochs", "1", "--alpha", "1", "--train-size", "40", "--json"]
+SMALL = ["--paths", "F-FC+CONV", "--epochs", "1", "--alpha", "1", "--train-size", "40", "--json"]
 
 
 def test_data_are_those_of_labelled(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_group_of_ones_own_may_move_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--obeys", "p4"], "under a --motion"),
+        (["--obeys", "p4"], "requires --motion"),
         (["--motion", "p5"], "no group 'p5'"),
         (["--motion", "p4", "--obeys", "p4m"], "p4m"),
         (["--motion", "p4", "--data", "digits:rot90"], "names a transformation"),

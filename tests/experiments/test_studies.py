@@ -18,7 +18,7 @@ from groupella.experiments.commands.reproduce import SCALES, chosen_names, find,
 from groupella.networks import PRESETS, count_parameters
 from groupella.runs.study import Row, table
 
-ROWS = {"toy": 12, "cifar10": 22, "multigroup": 10, "separable": 8, "inspect": 1}
+ROWS = {"toy": 12, "cifar10": 22, "multigroup": 10, "separable": 8, "layers": 1}
 
 
 @pytest.mark.parametrize("name", studies())

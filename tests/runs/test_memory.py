@@ -11,7 +11,8 @@ import groupella.runs.directory as runs
 import groupella.runs.memory as memory
 from groupella.bases import equivariant_basis, increments
 from groupella.cli.app import app
-from groupella.runs.spelling import group_set
+from groupella.runs import Job
+from groupella.runs.spelling import ArgumentError, group_set
 
 
 @pytest.mark.parametrize("text", ["c4,d4", "c2,c4", "mirror,d4"])
@@ -30,22 +31,17 @@ def test_bases_that_are_not_dense_need_nothing(text: str) -> None:
 
 
 def select(place: Path, *arguments: str) -> tuple[int, str]:
-    options = ["--data", "digits", "--epochs", "1", "--out", str(place)]
+    options = ["--data", "digits", "--epochs", "4", "--out", str(place)]
     result = CliRunner().invoke(app, ["select", *arguments, *options])
     return result.exit_code, result.output
 
 
-def test_select_refuses_what_the_machine_cannot_hold(
+def test_a_run_refuses_what_the_machine_cannot_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "memory_of_machine", lambda: 8 * 2**30)
-    code, output = select(tmp_path / "run", "--groups", "c4,d4")
-    assert code == 2
-    assert output == (
-        "groupella select: on 8×8 images the maps that obey c4 but not d4 take 64 GiB; this "
-        "machine has 8 GiB. Use smaller images, or leave out one of two groups without "
-        "translations\n"
-    )
+    with pytest.raises(ArgumentError, match="but not d4 take 64 GiB; this machine has 8 GiB"):
+        runs.run(Job(title="", data="digits", groups="c4,d4"), tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
 
 

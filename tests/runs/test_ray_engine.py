@@ -90,7 +90,7 @@ def test_ray_finds_what_the_local_engine_finds(
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143, err
-    assert err.splitlines()[-1] == f"interrupted; saved in {place}. The same command goes on."
+    assert err.splitlines()[-1] == f"interrupted; saved in {place}. Rerun the command to resume."
     assert not (place / SECOND / "report.json").exists()
     assert len(json.loads(history.read_text())) >= 1
 
@@ -127,17 +127,17 @@ def test_work_begins_where_its_relative_names_are_meant(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
-    monkeypatch.setattr(_ray, "attempt", lambda _: {"message": os.getcwd()})
+    monkeypatch.setattr(_ray, "attempt", lambda _: os.getcwd())
     task = Assignment(Job(title="", data="mine.npz", groups="z2"), tmp_path)
-    assert _ray.attempt_from(str(tmp_path), task) == {"message": str(tmp_path)}
+    assert _ray.attempt_from(str(tmp_path), task) == str(tmp_path)
     failure = _ray.attempt_from(str(tmp_path / "nowhere"), task)
     assert failure is not None
-    assert "does not see" in failure["message"]
-    assert "mine.npz" in failure["message"]
+    assert "does not see" in failure
+    assert "mine.npz" in failure
     # What is not named from there does not need it.
     for data in ("mnist:rotated", "/shared/mine.npz"):
         task = Assignment(Job(title="", data=data, groups="z2"), tmp_path)
-        assert _ray.attempt_from("/nowhere", task) == {"message": str(tmp_path)}
+        assert _ray.attempt_from("/nowhere", task) == str(tmp_path)
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_without_ray_the_extra_is_named_before_any_work(
     result = CliRunner().invoke(app, [*SWEEP, "--engine", "ray", "--out", str(place)])
     assert result.exit_code == 2
     assert result.output == (
-        "groupella sweep: --engine ray needs Ray: pip install groupella[ray]\n"
+        "groupella sweep: --engine ray requires Ray: pip install groupella[ray]\n"
     )
     assert not place.exists()
 
@@ -165,8 +165,8 @@ def test_without_ray_the_extra_is_named_before_any_work(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--engine", "slurm"], "no engine 'slurm'; there are local, ray"),
-        (["--address", "auto"], "add --engine ray"),
+        (["--engine", "slurm"], "no engine 'slurm'; choose local or ray"),
+        (["--address", "auto"], "--address requires --engine ray"),
     ],
 )
 def test_other_engines_are_refused(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -62,8 +62,8 @@ def test_select_with_a_budget_reads_everything_once(counted: Any) -> None:
 
 
 def test_a_finished_run_reads_no_data(counted: Any) -> None:
-    assert counted("select", "--epochs", "1") == (1, 1)
-    assert counted("select", "--epochs", "1")[1] == 1
+    assert counted("select", "--paths", "F-FC+CONV", "--epochs", "1") == (1, 1)
+    assert counted("select", "--paths", "F-FC+CONV", "--epochs", "1")[1] == 1
 
 
 def test_a_sweep_in_this_process_reads_the_data_of_each_run_once(counted: Any) -> None:

@@ -109,12 +109,15 @@ def test_a_groups_file_and_a_folder_have_digests(tmp_path: Path) -> None:
 
 def test_data_that_are_not_there_leave_no_run(tmp_path: Path) -> None:
     place = tmp_path / "run"
-    common = ["--epochs", "1", "--alpha", "1", "--train-size", "40", "--out", str(place)]
+    common = ["--paths", "F-FC+CONV", "--epochs", "1", "--alpha", "1", "--train-size", "40"]
+    common += ["--out", str(place)]
     code, output = said("select", "--data", "mnits", *common)
     assert (code, "no data set 'mnits'" in output) == (2, True)
     assert not place.exists()
     assert said("select", "--data", "digits", "--groups", "z2", *common)[0] == 0
-    code, output = said("select", "--data", "digits", "--groups", "z2", "--out", str(place))
+    code, output = said(
+        "select", "--data", "digits", "--groups", "z2", "--paths", "F-FC+CONV", "--out", str(place)
+    )
     assert code == 2  # five minutes, where it was begun with one epoch
     assert "started with 1 epochs" in output
 

@@ -163,7 +163,8 @@ def test_inspect_refuses_what_is_no_run(tmp_path: Path) -> None:
 
 def test_select_answers_in_json_and_does_not_repeat(tmp_path: Path) -> None:
     arguments = ["select", "--groups", "z2", "--data", "digits", "--train-size", "60", "--alpha"]
-    arguments += ["1", "--epochs", "3", "--out", str(tmp_path / "run"), "--json"]
+    arguments += ["1", "--epochs", "3", "--paths", "F-FC+CONV", "--out", str(tmp_path / "run")]
+    arguments += ["--json"]
     first = CliRunner().invoke(app, arguments)
     assert first.exit_code == 0, first.output
     found = json.loads(first.output)

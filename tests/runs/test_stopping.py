@@ -119,7 +119,7 @@ def wait_for_more(place: Path, process: subprocess.Popen[str]) -> None:
 def test_workers_stop_with_their_parent_and_the_same_command_resumes(
     spawn: Spawn, tmp_path: Path
 ) -> None:
-    saved = f"interrupted; saved in {tmp_path}. The same command goes on.\n"
+    saved = f"interrupted; saved in {tmp_path}. Rerun the command to resume.\n"
     assert interrupt(spawn, tmp_path, signal.SIGKILL) == (-signal.SIGKILL, "")
     assert interrupt(spawn, tmp_path, signal.SIGTERM, ("worker", "parent")) == (143, saved)
 
@@ -128,7 +128,7 @@ def test_a_worker_ended_by_a_signal_is_distinguished_from_one_that_finished() ->
     for program, wanted in (
         (
             "import os; os.kill(os.getpid(), 15)",
-            "its process was ended by SIGTERM. The same command goes on",
+            "its process was ended by SIGTERM. Rerun the command to resume",
         ),
         ("", None),
     ):
@@ -164,7 +164,7 @@ def test_the_planted_benchmark_stops_with_its_workers(spawn: Spawn, tmp_path: Pa
     process.terminate()
     out, err = process.communicate(timeout=PATIENCE)
     until(lambda: not any(map(alive, workers)))
-    saved = f"interrupted; saved in {tmp_path}. The same command goes on.\n"
+    saved = f"interrupted; saved in {tmp_path}. Rerun the command to resume.\n"
     assert (process.returncode, out, err) == (143, "", saved)
 
 
@@ -178,7 +178,7 @@ def test_training_in_the_process_itself_stops_with_the_exit_code_of_the_signal(
     os.kill(process.pid, number)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code
-    assert err.splitlines()[-1] == f"interrupted; saved in {tmp_path}. The same command goes on."
+    assert err.splitlines()[-1] == f"interrupted; saved in {tmp_path}. Rerun the command to resume."
 
 
 FAILING = """
