@@ -11,6 +11,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from groupella.nn.pooling import Norm, break_ties, nearly_largest, phase_scores
+
 from ._filters import FactoredMatrix, Filter, Matrix
 
 _CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
@@ -89,22 +91,20 @@ class Polyphase(nn.Module):
     """
 
     def __init__(
-        self, channels: int, lattice: Sequence[int], norm: str, fibre: int, blur: bool = False
+        self, channels: int, lattice: Sequence[int], norm: Norm, fibre: int, blur: bool = False
     ) -> None:
         super().__init__()
         self.channels, self.lattice, self.norm, self.fibre = channels, tuple(lattice), norm, fibre
         self.blur = blur
 
     def forward(self, x: Tensor) -> Tensor:
-        phases = self.phases(x)
-        chosen = self.choose(phases.detach()).view(-1, 1, 1, 1)
+        chosen = self.choose(x.detach()).view(-1, 1, 1, 1)
         if self.blur:
             for axis in range(2, 2 + len(self.lattice)):
                 x = 0.5 * x + 0.25 * (x.roll(1, axis) + x.roll(-1, axis))
-            phases = self.phases(x)
         halves = [n // 2 for n in self.lattice]
         index = chosen.expand(-1, 1, self.channels, prod(halves))
-        return phases.gather(1, index).reshape(-1, self.channels, *halves)
+        return self.phases(x).gather(1, index).reshape(-1, self.channels, *halves)
 
     def phases(self, x: Tensor) -> Tensor:
         """(batch, channels, *lattice) to (batch, phases, channels, sites)."""
@@ -115,20 +115,10 @@ class Polyphase(nn.Module):
         axes = [0, *range(3, 2 * d + 2, 2), 1, *range(2, 2 * d + 2, 2)]
         return phases.permute(axes).reshape(-1, 2**d, self.channels, prod(halves))
 
-    def choose(self, phases: Tensor) -> Tensor:
-        """(batch, phases, channels, sites) to (batch,)."""
-        entries = phases
-        if self.fibre > 1:
-            split = (2 ** len(self.lattice), self.channels // self.fibre, self.fibre, -1)
-            entries = torch.linalg.vector_norm(phases.double().reshape(-1, *split), dim=3)
-        if self.norm == "l1":
-            return entries.abs().sum((2, 3), dtype=torch.float64).argmax(1)
-        energy = entries.square().sum((2, 3), dtype=torch.float64)
-        if self.norm == "l2":
-            return energy.argmax(1)
-        peak = entries.abs().amax((2, 3))
-        best = peak == peak.amax(1, keepdim=True)
-        return torch.where(best, energy, -1.0).argmax(1)
+    def choose(self, x: Tensor) -> Tensor:
+        """(batch, channels, *lattice) to (batch,)."""
+        best = nearly_largest(phase_scores(x, self.lattice, self.norm, self.fibre), x)
+        return break_ties(x, best, self.lattice).to(torch.uint8).argmax(1)
 
 
 class Layer(nn.Module):

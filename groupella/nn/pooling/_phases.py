@@ -22,8 +22,10 @@ NORMS: tuple[Norm, ...] = get_args(Norm)
 def choose_phase(x: Tensor, norm: Norm = "inf", fibre: int = 1) -> Tensor:
     """The phase of the largest norm of each sample, (batch,).
 
-    Ties are broken by the ℓ2 norm, then by the order of phases. Not differentiable: the choice is
-    locally constant.
+    Ties, up to what rounding can do, are broken by further invariants (`break_ties`), so that the
+    choice moves with the image also where it is sparse, binary or quantised; phases that are still
+    tied are exchanged by a symmetry of the image, and the first is taken. Not differentiable: the
+    choice is locally constant.
 
     Parameters
     ----------
@@ -37,13 +39,10 @@ def choose_phase(x: Tensor, norm: Norm = "inf", fibre: int = 1) -> Tensor:
     """
     with torch.no_grad():
         x = x.detach()
-        score = _score(x, norm, fibre)
-        if norm != "inf":
-            return score.argmax(1)
-        best = score == score.amax(1, keepdim=True)
+        lattice = tuple(x.shape[2:])
+        best = nearly_largest(phase_scores(x, lattice, norm, fibre), x)
         if _may_be_tied(best):
-            energy = _score(x, "l2", fibre)
-            return torch.where(best, energy, -torch.ones_like(energy)).argmax(1)
+            best = break_ties(x, best, lattice)
         return best.to(torch.uint8).argmax(1)
 
 
@@ -78,24 +77,57 @@ def check_even(lattice: Sequence[int]) -> None:
         )
 
 
-def _score(x: Tensor, norm: Norm, fibre: int) -> Tensor:
-    """(batch, 2^d): the norm of each phase, first over channels, then over sites."""
+def phase_scores(x: Tensor, lattice: Sequence[int], norm: Norm, fibre: int = 1) -> Tensor:
+    """Return the norm of each phase, first over channels, then over sites: (batch, 2^d)."""
     if fibre > 1:
-        n, c, *lattice = x.shape
-        x = torch.linalg.vector_norm(x.double().reshape(n, c // fibre, fibre, *lattice), dim=2)
+        split = x.double().unflatten(1, (-1, fibre))
+        x = torch.linalg.vector_norm(split, dim=2)
     if norm == "inf":
         sites = torch.maximum(x.amax(1), -x.amin(1))
-    elif norm == "l1":
-        sites = x.abs().sum(1, dtype=torch.float64)
-    else:
-        sites = x.square().sum(1, dtype=torch.float64)
-    d = sites.dim() - 1
-    halved = [v for size in sites.shape[1:] for v in (size // 2, 2)]
-    sites = sites.reshape(-1, *halved).movedim(
-        tuple(range(2, 2 * d + 1, 2)), tuple(range(1, d + 1))
+        return _by_phase(sites, lattice).amax(2)
+    sites = x.abs() if norm == "l1" else x.square()
+    return _by_phase(sites.sum(1, dtype=torch.float64), lattice).sum(2)
+
+
+def nearly_largest(score: Tensor, x: Tensor) -> Tensor:
+    """Return which phases have the largest score (batch, 2^d), up to what rounding of x can do."""
+    # |3 (4/3 − 1) − 1| is the precision of the dtype; x may be traced, so it is not asked for it.
+    one = x.new_ones(())
+    tolerance = (3 * (4 * one / 3 - one) - one).abs().double() ** 0.6
+    return score >= score.amax(1, keepdim=True) * (1 - tolerance)
+
+
+def break_ties(x: Tensor, best: Tensor, lattice: Sequence[int]) -> Tensor:
+    """Return which of the phases that are `best` so far (batch, 2^d) also win all further keys.
+
+    With e(s) = Σ_c x_c(s)² and b = B_k … B_1 e, where B_k is a binomial blur over sites 2ᵏ⁻¹ apart,
+    which every lattice symmetry commutes with, the keys of a phase are Σ e, Σ e², and Σ b², Σ e·b
+    over its sites for each k until the blur covers the torus: they see how the phase lies in the
+    image. What is tied after that is so by a symmetry of the image, or nearly.
+    """
+    energy = x.square().sum(1, dtype=torch.float64)
+    blurred = energy
+    keys = [energy, energy.square()]
+    for k in range((max(lattice) - 1).bit_length()):
+        for axis in range(1, len(lattice) + 1):
+            around = blurred.roll(2**k, axis) + blurred.roll(-(2**k), axis)
+            blurred = 0.5 * blurred + 0.25 * around
+        keys += [blurred.square(), energy * blurred]
+    for key in keys:
+        score = _by_phase(key, lattice).sum(2)
+        best = best & nearly_largest(torch.where(best, score, -torch.ones_like(score)), x)
+    return best
+
+
+def _by_phase(sites: Tensor, lattice: Sequence[int]) -> Tensor:
+    """(batch, *lattice) to (batch, 2^d, sites of a phase)."""
+    d = len(lattice)
+    halved = sites.reshape(-1, *[v for size in lattice for v in (size // 2, 2)])
+    return (
+        halved.permute(0, *range(2, 2 * d + 1, 2), *range(1, 2 * d + 1, 2))
+        .flatten(d + 1)
+        .flatten(1, d)
     )
-    components = sites.flatten(d + 1).flatten(1, d)
-    return components.amax(2) if norm == "inf" else components.sum(2)
 
 
 def _may_be_tied(best: Tensor) -> bool:
