@@ -52,6 +52,8 @@ class Claims:
         The largest probability of asserting a symmetry that is not there, over all candidates.
     tolerance
         A loss counts from this share of the information that the weaker network has learned.
+    slight
+        Where averaging cannot tell, imposing a symmetry may cost this share on average.
     class_loss
         The share of that information that no single class may lose.
     familiar
@@ -60,6 +62,7 @@ class Claims:
 
     level: float = 0.01
     tolerance: float = 0.05
+    slight: float = 0.01
     class_loss: float = 0.1
     familiar: float = 0.9
 
@@ -247,7 +250,7 @@ def _finding(
     averaging = Difference.of(weaker.averaged[name], weaker.scores, classes)
     imposing = Difference.of(tested[name].scores, weaker.scores, classes)
     known = max(gained[against].mean, 0.0)
-    margin = rule.tolerance * known
+    margin, slight = rule.tolerance * known, rule.slight * known
     familiar = weaker.confidence[name] >= rule.familiar
     z_class = NormalDist().inv_cdf(1 - rule.level / max(len(np.unique(classes)), 1))
     harmed = averaging.worst + z_class * averaging.worst_error < -rule.class_loss * known
@@ -267,14 +270,18 @@ def _finding(
         outcome = "holds"
         reason = "averaging predictions over it costs nothing, nor does imposing it"
         probability = averaging.probability_above(-margin)
-    elif imposing.surely_above(-margin, z) and not (familiar and averaging.mean < -margin):
+    elif (
+        imposing.surely_above(-margin, z)
+        and imposing.mean > -slight
+        and not (familiar and averaging.mean < -margin)
+    ):
         outcome = "holds"
         reason = "imposing it costs nothing"
         probability = imposing.probability_above(-margin)
-    elif imposing.surely_below(-margin, z):
+    elif imposing.surely_below(-slight, z):
         outcome = "rejected"
         reason = "imposing it costs predictions"
-        probability = imposing.probability_above(-margin)
+        probability = imposing.probability_above(-slight)
     else:
         reason = "the held-out data cannot tell"
         probability = min(averaging.probability_above(-margin), imposing.probability_above(-margin))

@@ -11,6 +11,7 @@ References: Chaman & Dokmanić 2021 (phases), Zhang 2019 (blur).
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ._phases import roll_to_phase
@@ -23,7 +24,7 @@ class BlurPool(PolyphasePool):
     def forward(self, x: Tensor) -> Tensor:
         last = roll_to_phase(x, self.choose(x)).movedim(1, -1)  # (batch, *lattice, channels)
         for axis in range(1, last.dim() - 1):
-            sites = last.unflatten(axis, (-1, 2))
+            sites = torch.unflatten(last, axis, (-1, 2))
             kept, other = sites.select(axis + 1, 0), sites.select(axis + 1, 1)
             last = 0.5 * kept + 0.25 * (other + other.roll(1, axis))
         return last.movedim(-1, 1)

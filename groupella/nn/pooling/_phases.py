@@ -80,7 +80,7 @@ def check_even(lattice: Sequence[int]) -> None:
 def phase_scores(x: Tensor, lattice: Sequence[int], norm: Norm, fibre: int = 1) -> Tensor:
     """Return the norm of each phase, first over channels, then over sites: (batch, 2^d)."""
     if fibre > 1:
-        split = x.double().unflatten(1, (-1, fibre))
+        split = torch.unflatten(x.double(), 1, (-1, fibre))
         x = torch.linalg.vector_norm(split, dim=2)
     if norm == "inf":
         sites = torch.maximum(x.amax(1), -x.amin(1))
