@@ -27,6 +27,7 @@ SHOWN = {
     "layers.md": 6,
     "networks.md": 2,
     "planted.md": 1,
+    "selecting.md": 4,
     "training.md": 1,
 }
 
