@@ -29,7 +29,7 @@ def planted(
     ] = "quick",
     part: Annotated[
         list[str] | None,
-        typer.Option(help="Run only this part: linear, deep or basin. Repeatable."),
+        typer.Option(help="Run only this part: linear, deep, basin or select. Repeatable."),
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -54,6 +54,8 @@ def planted(
 
       groupella planted --preset quick --json
 
+      groupella planted --part select --preset quick --json
+
       groupella planted --preset full --part deep --only 'deep-*-n5000-s0' --jobs 2 --figure f.png
 
     Finished cases are not repeated, and interrupted ones resume.
@@ -61,7 +63,7 @@ def planted(
     from rich.console import Console
 
     from groupella._files import write_text
-    from groupella.experiments.planted import PRESETS, headline, run_all
+    from groupella.experiments.planted import PRESETS, headline, run_all, select_table
     from groupella.experiments.planted import summary as summarise
     from groupella.experiments.planted import table as tabulate
 
@@ -92,6 +94,8 @@ def planted(
         content = summarise(results, preset)
         console = Console(stderr=as_json)
         console.print(tabulate(results))
+        if any(r.part == "select" for r in results):
+            typer.echo(select_table(results), err=as_json)
         for heading in ("not_right", "dropped"):
             for line in content[heading]:
                 console.print(f"{heading.replace('_', ' ')}: {line}", highlight=False)

@@ -8,6 +8,7 @@ from ._presets import Planted as Planted
 from ._report import calibration as calibration
 from ._report import figure as figure
 from ._report import headline as headline
+from ._report import select_table as select_table
 from ._report import summary as summary
 from ._report import table as table
 from ._report import wilson as wilson
@@ -18,3 +19,4 @@ from ._result import Counts as Counts
 from ._runner import Case as Case
 from ._runner import finished as finished
 from ._runner import run_all as run_all
+from ._select import SelectCase as SelectCase

@@ -10,6 +10,8 @@ from ._deep import DeepCase
 from ._linear import Fibre, LinearCase
 from ._result import CANDIDATES
 from ._runner import Case
+from ._select import SelectCase
+from ._select_tasks import TASKS, has_mnist
 
 PLANTS = (
     ("p4m", "p4m", "p4m"),
@@ -30,21 +32,31 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Tasks:
+    """Every task with every seed; those of MNIST where $GROUPELLA_DATA has it."""
+
+    names: tuple[str, ...]
+    seeds: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Planted:
     """Settings of the benchmark: which cases of each part there are.
 
     deep, start: pyramids, from random weights or from the teacher's
     linear, regular: layers with a scalar fibre on 8×8, with the regular one on 4×4
+    select: tasks of `groupella select`
     """
 
     deep: tuple[Grid, ...] = ()
     linear: tuple[Grid, ...] = ()
     regular: tuple[Grid, ...] = ()
+    select: Tasks | None = None
     start: Literal["random", "teacher"] = "random"
 
     def cases(self, seed: int = 0) -> list[Case]:
         """All of them, with `seed` added to their seeds."""
-        return [*self._deep(seed), *self._linear(seed)]
+        return [*self._deep(seed), *self._linear(seed), *self._select(seed)]
 
     def _deep(self, first: int) -> Iterator[Case]:
         for grid in self.deep:
@@ -65,15 +77,34 @@ class Planted:
                         for seed in grid.seeds:
                             yield LinearCase(planted, n, first + seed, side, fibre, grid.noise)
 
+    def _select(self, first: int) -> Iterator[Case]:
+        tasks = self.select or Tasks((), ())
+        there = any(name.startswith("mnist-") for name in tasks.names) and has_mnist()
+        for seed in tasks.seeds:
+            for name in tasks.names:
+                if there or not name.startswith("mnist-"):
+                    yield SelectCase(name, first + seed)
+
 
 FIVE = range(5)
 FRESH = range(500, 505)
 LINEAR = Grid((100, 1000), range(20), 0.1)
+# Without the truths that other tasks of the kind have; on a seed that no choice was made on.
+SELECT = Tasks(
+    tuple(
+        name
+        for name in TASKS
+        if name not in ("textures-p4m", "footprints-z2", "sets-cyclic8")
+        and (name == "mnist-p4" or not name.startswith("mnist-"))
+    ),
+    (100,),
+)
 PRESETS: dict[str, Planted] = {
-    # Scalar linear teachers and one seed of deep ones: minutes on two cores.
-    "quick": Planted(deep=(Grid((1500,), (0,), 0.0),), linear=(LINEAR,)),
+    # Scalar linear teachers, one seed of deep ones, and one of most tasks of `select`: each part
+    # takes minutes on two cores.
+    "quick": Planted(deep=(Grid((1500,), (0,), 0.0),), linear=(LINEAR,), select=SELECT),
     # The same with three seeds of deep ones.
-    "hour": Planted(deep=(Grid((1500,), range(3), 0.0),), linear=(LINEAR,)),
+    "hour": Planted(deep=(Grid((1500,), range(3), 0.0),), linear=(LINEAR,), select=SELECT),
     # All parts, mostly on five seeds, against n and noise. Hours.
     "full": Planted(
         deep=(
@@ -87,6 +118,7 @@ PRESETS: dict[str, Planted] = {
             Grid((100, 1000), FIVE, 1.0),
         ),
         regular=(Grid((100, 1000, 10_000), FIVE, 0.1),),
+        select=Tasks(tuple(TASKS), range(100, 105)),
     ),
     # Linear teachers from too few data to many, on seeds that no choice was made on.
     "noisy": Planted(

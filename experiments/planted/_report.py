@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from groupella._files import write_text
 from groupella.runs.record import versions
 
 from ._result import CaseResult, Counts
+from ._select import SELECT_COLUMNS, Tally, gain, select_cells
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +50,7 @@ def headline(results: Sequence[CaseResult]) -> dict[str, Any]:
     """The figures that have a target, with their counts."""
     parts = {name: Counts.of(r for r in results if r.part.startswith(name)) for name in PARTS}
     # Students that start from the teacher's weights only tell where errors come from.
-    everything = Counts.of(r for r in results if r.part != "basin")
+    everything = Counts.of(r for r in results if r.part not in ("basin", "select"))
     found: dict[str, Any] = {
         f"{name}_right": _fraction(parts[name].right, parts[name].layers)
         for name in PARTS
@@ -56,10 +58,22 @@ def headline(results: Sequence[CaseResult]) -> dict[str, Any]:
     }
     found["wrong_symmetry"] = _fraction(everything.wrong, everything.layers)
     found["undecided"] = _fraction(everything.undecided, everything.layers)
-    error = calibration(results)["error"]
+    error = calibration(r for r in results if r.part != "select")["error"]
     if error is not None:
         found["calibration_error"] = error
+    selected = [r for r in results if r.part == "select"]
+    if selected:
+        # Without the other parts there is nothing else to say.
+        found = {**(found if everything.layers else {}), **select_headline(selected)}
     found["counts"] = {
+        **found.get("counts", {}),
+        **_counts(parts),
+    }
+    return found
+
+
+def _counts(parts: Mapping[str, Counts]) -> dict[str, Any]:
+    return {
         name: {
             "layers": c.layers,
             "right": c.right,
@@ -70,7 +84,35 @@ def headline(results: Sequence[CaseResult]) -> dict[str, Any]:
         for name, c in parts.items()
         if c.layers or c.dropped
     }
-    return found
+
+
+def select_headline(results: Sequence[CaseResult]) -> dict[str, Any]:
+    """Verdicts of `select` and of the grid, counted, with the gain over the plain network."""
+    ours, grid = Tally.of(results), Tally.of(results, grid=True)
+    gains = [g for g in map(gain, results) if g is not None]
+    n = len(results)
+    return {
+        **asdict(ours),
+        "grid_right": grid.right,
+        "grid_wrong": grid.wrong,
+        "accuracy_vs_plain": round(sum(gains) / len(gains), 4) if gains else None,
+        "select_calibration_error": calibration(results)["error"],
+        "intervals": {
+            "right": _interval(ours.right, n),
+            "wrong": _interval(ours.wrong, n),
+            "grid_right": _interval(grid.right, n),
+            "grid_wrong": _interval(grid.wrong, n),
+        },
+        "cpu_seconds": {
+            name: round(sum(r.details[f"{name}_seconds"] for r in results))
+            for name in ("select", "grid", "plain")
+        },
+        "counts": {"select": {"cases": n, **asdict(ours)}},
+    }
+
+
+def _interval(k: int, n: int) -> list[float]:
+    return [round(v, 4) for v in wilson(k, n)]
 
 
 def calibration(results: Iterable[CaseResult]) -> dict[str, Any]:
@@ -94,7 +136,7 @@ def calibration(results: Iterable[CaseResult]) -> dict[str, Any]:
                     "cases": len(inside),
                     "probability": round(said, 4),
                     "right": right,
-                    "right_interval": [round(v, 4) for v in wilson(right, len(inside))],
+                    "right_interval": _interval(right, len(inside)),
                 }
             )
     return {"bins": bins, "error": round(error, 4) if pairs else None}
@@ -120,23 +162,63 @@ def summary(results: Sequence[CaseResult], preset: str) -> dict[str, Any]:
                 "noise": noise,
                 "layers": counts.layers,
                 "right": counts.right,
-                "right_interval": [round(v, 4) for v in wilson(counts.right, counts.layers)],
+                "right_interval": _interval(counts.right, counts.layers),
                 "wrong_symmetry": counts.wrong,
-                "wrong_interval": [round(v, 4) for v in wilson(counts.wrong, counts.layers)],
+                "wrong_interval": _interval(counts.wrong, counts.layers),
                 "undecided": counts.undecided,
                 "dropped": counts.dropped,
                 "cpu_seconds": round(sum(r.seconds for r in members), 1),
             }
         )
+    selected = [r for r in results if r.part == "select"]
     return {
         "preset": preset,
         **headline(results),
         "conditions": rows,
-        "calibration": calibration(results),
+        "calibration": calibration(r for r in results if r.part != "select"),
+        **({"select": select_summary(selected)} if selected else {}),
         "by_group": _by_group(results),
         "not_right": [line for r in results for line in _lines(r, not_right=True)],
         "dropped": [line for r in results for line in _lines(r, not_right=False)],
     }
+
+
+def select_summary(results: Sequence[CaseResult]) -> dict[str, Any]:
+    """The cases of `select`, and the reliability of its probabilities."""
+    return {
+        "calibration": calibration(results),
+        "cases": [
+            {
+                "key": r.key,
+                "truth": r.planted[0],
+                "verdict": r.verdicts[0],
+                "n": r.n,
+                **{k: v for k, v in r.details.items() if k != "true_members"},
+            }
+            for r in results
+        ],
+    }
+
+
+def select_table(results: Sequence[CaseResult]) -> str:
+    """The cases of `select` as a Markdown table, and the reliability of its probabilities."""
+    from groupella.report import markdown
+
+    selected = [r for r in results if r.part == "select"]
+    found = markdown(list(SELECT_COLUMNS), select_cells(selected))
+    bins = [
+        [
+            f"{b['bin'][0]:g} to {b['bin'][1]:g}",
+            str(b["cases"]),
+            f"{b['probability']:.3f}",
+            _share(b["right"], b["cases"]),
+        ]
+        for b in calibration(selected)["bins"]
+    ]
+    if bins:
+        headings = ["probability", "cases", "mean", "right"]
+        found = f"{found.strip()}\n\n{markdown(headings, bins)}"
+    return found
 
 
 def write_summary(
@@ -145,6 +227,8 @@ def write_summary(
     """Write summary.json and summary.md, with the versions that made them; return the content."""
     content = {**summary(results, preset), "versions": versions()}
     parts = [f"# {title}", markdown_table(results)]
+    if any(r.part == "select" for r in results):
+        parts.append(select_table(results))
     for heading in ("not_right", "dropped"):
         if content[heading]:
             lines = "\n".join(f"- {line}" for line in content[heading])

@@ -8,7 +8,7 @@ planted, or being undecided, is neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,8 @@ class CaseResult:
     def wrong(self) -> tuple[bool, ...]:
         """Where a wrong symmetry is imposed."""
         pairs = zip(self.planted, self.verdicts, strict=True)
-        return tuple(imposes_wrong(planted, found) for planted, found in pairs)
+        true = self.details.get("true_members")
+        return tuple(imposes_wrong(planted, found, true) for planted, found in pairs)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> CaseResult:
@@ -78,9 +79,13 @@ class Counts:
         return cls(len(counted), right, wrong, undecided, len(layers) - len(counted))
 
 
-def imposes_wrong(planted: str, verdict: str) -> bool:
-    """Whether a verdict names a member that is not a subgroup of the planted one."""
+def imposes_wrong(planted: str, verdict: str, true: Collection[str] | None = None) -> bool:
+    """Whether a verdict names a member that is not a subgroup of the planted one.
+
+    `true` has the names of its subgroups where the candidates are not those of the benchmark.
+    """
     if verdict in (NONE, UNDECIDED):
         return False
-    name = "trivial" if planted == NONE else planted
-    return any(not CANDIDATES.contains(name, member) for member in verdict.split(" and "))
+    if true is None:
+        true = CANDIDATES.subgroups("trivial" if planted == NONE else planted)
+    return not set(verdict.split(" and ")) <= set(true)

@@ -58,7 +58,10 @@ def reproduce(place: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["reproduce", "planted", "--out", str(place), *arguments])
 
 
-def test_every_scale_of_a_study_is_a_preset_of_frozen_settings() -> None:
+def test_every_scale_of_a_study_is_a_preset_of_frozen_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GROUPELLA_DATA", raising=False)
     assert tuple(package.SCALES) == SCALES
     sizes = {}
     for scale, name in package.SCALES.items():
@@ -70,7 +73,7 @@ def test_every_scale_of_a_study_is_a_preset_of_frozen_settings() -> None:
         assert min(case.seed for case in cases) == 3  # type: ignore[attr-defined]
         assert len({case.key for case in cases}) == len(cases)
         sizes[scale] = len(cases)
-    assert sizes == {"quick": 205, "hour": 215, "paper": 335}
+    assert sizes == {"quick": 225, "hour": 235, "paper": 450}
 
 
 @pytest.mark.usefixtures("stubbed")
