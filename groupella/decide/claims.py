@@ -28,12 +28,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from ._verdict import NONE, UNDECIDED, Candidates, verdict_text
 
@@ -217,7 +218,9 @@ def judge(
         How strict to be; `Claims()` by default.
     """
     rule = claims or Claims()
-    z = NormalDist().inv_cdf(1 - rule.level / max(len(candidates.names), 1))
+    # Either of two tests can assert a candidate. Student's t, because held-out data may be few.
+    tests = 2 * max(len(candidates.names), 1)
+    z = float(stdtrit(len(classes) - 1, 1 - rule.level / tests))
     gained = {n: Difference.of(t.scores, chance, np.zeros_like(classes)) for n, t in tested.items()}
     learned = {n for n, gain in gained.items() if gain.surely_above(0.0, z)}
     if not learned:
@@ -230,9 +233,18 @@ def judge(
     found: dict[str, Finding] = {}
     # Weaker candidates first: a network that obeys what the labels do not is no yardstick.
     for name in sorted(candidates.names, key=lambda n: len(candidates.inside[n])):
-        sound = [n for n in candidates.inside[name] if found[n].outcome != "rejected"]
-        best = max((FREE, *sound), key=lambda n: float(tested[n].scores.mean()))
-        found[name] = _finding(name, best, tested, gained, learned, classes, rule, z)
+        parts = {n: found[n].outcome for n in candidates.inside[name]}
+        held = [n for n, outcome in parts.items() if outcome == "holds"]
+        best = max((FREE, *held), key=lambda n: float(tested[n].scores.mean()))
+        # That it costs nothing beyond a part of it says nothing for that part. But where it does
+        # cost against a part that is open, it is not asserted.
+        for against in (best, *(n for n, outcome in parts.items() if outcome == "open")):
+            if against == best or found[name].outcome == "holds":
+                found[name] = _finding(name, against, tested, gained, learned, classes, rule, z)
+        rejected = [n for n, outcome in parts.items() if outcome == "rejected"]
+        if rejected and found[name].outcome == "holds":
+            reason = f"{found[name].reason}, but {' and '.join(rejected)} is rejected"
+            found[name] = replace(found[name], outcome="open", probability=0.5, reason=reason)
     return _judgement([found[n] for n in candidates.names], candidates, FREE in learned)
 
 

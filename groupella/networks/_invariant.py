@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, GroupSet, Lattice, Symmetry
 from groupella.nn.layer import ResidualPathway, rescale
-from groupella.nn.nonlinearity import nonlinearity
+from groupella.nn.nonlinearity import nonlinearity, permutes_entries
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.paths import DenseBasis
 from groupella.nn.pooling import BlurPool, GlobalPool, GroupPool
@@ -192,7 +192,7 @@ def _dense(
         channels = max(min(2 * width, int((MOST_DENSE / maps) ** 0.5)), 2)
         after = groups.space(lattice, channels)
         parts["layers"].append(ResidualPathway(space, after, groups))
-        permutes = after.fibre_permutes
+        permutes = permutes_entries(after)
         parts["norms"].append(ChannelNorm(after) if permutes else nn.Identity())
         parts["activations"].append(nonlinearity(after, "relu" if permutes else "norm_swish"))
         parts["pools"].append(nn.Identity())

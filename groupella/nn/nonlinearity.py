@@ -53,7 +53,7 @@ class Pointwise(nn.Module):
             raise ValueError(_unknown(function))
         self.space_in = self.space_out = space
         self.function = function
-        if function == "identity" or (space.fibre_permutes and permutes_sites(space)):
+        if function == "identity" or permutes_entries(space):
             return
         signed = permutes_sites(space, signs=True) and permutes_fibre_up_to_signs(space)
         if function in ODD and signed:
@@ -102,6 +102,11 @@ class FibreNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return self.function
+
+
+def permutes_entries(space: FeatureSpace) -> bool:
+    """Whether the group merely permutes the entries of a feature, without signs."""
+    return space.fibre_permutes and permutes_sites(space)
 
 
 def nonlinearity(space: FeatureSpace, function: str = "relu") -> nn.Module:

@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from groupella.groups import FeatureSpace
+from groupella.nn.nonlinearity import permutes_entries
 
 
 class ChannelNorm(nn.Module):
@@ -27,7 +29,7 @@ class ChannelNorm(nn.Module):
     Parameters
     ----------
     space
-        The features, whose fibre the ambient group must permute.
+        The features, whose entries the ambient group must permute.
     momentum, eps
         As in `torch.nn.BatchNorm2d`.
     """
@@ -37,10 +39,10 @@ class ChannelNorm(nn.Module):
 
     def __init__(self, space: FeatureSpace, momentum: float = 0.1, eps: float = 1e-5) -> None:
         super().__init__()
-        if not space.fibre_permutes:
+        if not permutes_entries(space):
             raise ValueError(
-                f"ChannelNorm needs a fibre that the group permutes, such as a regular one; got "
-                f"{space.fibre}"
+                f"ChannelNorm needs entries that the group permutes, such as those of a regular "
+                f"fibre; got {space}"
             )
         self.space_in = self.space_out = space
         self.momentum, self.eps = momentum, eps
@@ -56,10 +58,13 @@ class ChannelNorm(nn.Module):
             factor, shift = (v.repeat_interleave(fibre) for v in self.affine())
             sites = [1] * (x.dim() - 2)
             return x * factor.view(-1, *sites) + shift.view(-1, *sites)
+        count = x.numel() // self.space_in.channels
+        if count < 2:
+            raise ValueError("ChannelNorm needs more than one value per channel in training")
         y, mean, variance = _Normalise.apply(x, self.weight, self.bias, fibre, self.eps)  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self.mean.lerp_(mean, self.momentum)
-            self.variance.lerp_(variance, self.momentum)
+            self.variance.lerp_(variance * count / (count - 1), self.momentum)
         normalised: Tensor = y
         return normalised
 
@@ -99,6 +104,7 @@ class _Normalise(torch.autograd.Function):
         return y.view(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1), mean, variance
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         centred, weight, scale = ctx.saved_tensors
         g = gradients[0].movedim(1, -1).reshape(centred.shape)

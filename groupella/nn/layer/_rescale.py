@@ -27,10 +27,15 @@ def rescale(layer: ResidualPathway, factor: Tensor, shift: Tensor) -> None:
     Raises
     ------
     ValueError
-        If the layer has no bias, or biases that its channels share (`paper_biases`).
+        If the layer has no bias, biases that its channels share (`paper_biases`), or a stride:
+        factors would change which phase is the largest.
     """
     if layer.bias is None:
         raise ValueError("rescale needs a layer with a bias of its own (bias=True)")
+    if layer.pool is not None:
+        raise ValueError("rescale needs a layer with stride 1: factors change the choice of phase")
+    if any(getattr(path, "point_bias", None) is not None for path in layer.paths.values()):
+        raise ValueError("a bias that channels share (paper_biases of F-FC) cannot be rescaled")
     vectors = layer._vectors.like(shift).double().reshape(layer._vectors.shape[0], -1)
     ones = torch.ones(vectors.shape[1], 1, dtype=torch.float64)
     constant = torch.linalg.lstsq(vectors.T, ones).solution[:, 0]
@@ -42,8 +47,6 @@ def rescale(layer: ResidualPathway, factor: Tensor, shift: Tensor) -> None:
 
 
 def _rescale_path(path: Any, factor: Tensor) -> None:
-    if getattr(path, "point_bias", None) is not None:
-        raise ValueError("a bias that channels share (paper_biases of F-FC) cannot be rescaled")
     last = list(path.stages.values())[-1] if hasattr(path, "stages") else path
     weight = last.theta1 if hasattr(last, "theta1") else last.weight
     for tensor in (weight, getattr(last, "bias", None)):

@@ -1,0 +1,319 @@
+"""`judge` on made-up scores of held-out data, whose right answer is known."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from groupella.decide import Candidates
+from groupella.decide.claims import FREE, Claims, Difference, Judgement, judge
+from groupella.decide.claims import Tested as Scores
+
+ONE = Candidates(("z2",), {"z2": ()})
+CHAIN = Candidates(("z2", "p4"), {"z2": (), "p4": ("z2",)})
+CHANCE = -math.log(10)
+KNOWN = 1.8  # nats that the free network has learned
+MARGIN = Claims().tolerance * KNOWN
+
+Answer = tuple[Judgement, Mapping[str, Any]]
+
+
+class World:
+    """Held-out scores: every difference has a given mean and a standard deviation per datum."""
+
+    def __init__(self, n: int = 400, seed: int = 0, noise: float = 0.3, classes: int = 4) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.n, self.noise = n, noise
+        self.classes = np.arange(n) % classes
+        self.chance = np.full(n, CHANCE)
+        self.free = CHANCE + KNOWN + self.jitter(0.5)
+
+    def jitter(self, scale: float) -> Any:
+        """Noise whose mean is exactly zero."""
+        values = self.rng.standard_normal(self.n)
+        return scale * (values - values.mean())
+
+    def random(self, mean: float) -> Any:
+        """A difference whose mean is only expected to be `mean`."""
+        return mean + self.noise * self.rng.standard_normal(self.n)
+
+    def gap(self, mean: float, noise: float | None = None) -> Any:
+        return mean + self.jitter(self.noise if noise is None else noise)
+
+    def judge(self, tested: Mapping[str, Scores], candidates: Candidates = ONE) -> Answer:
+        found = judge(tested, self.chance, self.classes, candidates)
+        return found, {f.candidate: f for f in found.findings}
+
+    def one(
+        self,
+        averaging: float,
+        imposing: float,
+        *,
+        confidence: float = 1.0,
+        noise: tuple[float, float] = (0.3, 0.3),
+    ) -> Answer:
+        """The answer about z2, whose averaging and imposing gain so many nats."""
+        free = Scores(
+            self.free, {"z2": self.free + self.gap(averaging, noise[0])}, {"z2": confidence}
+        )
+        z2 = self.free + self.gap(imposing, noise[1])
+        return self.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 1.0})})
+
+
+@pytest.mark.parametrize(
+    ("averaging", "imposing", "confidence", "outcome", "verdict"),
+    [
+        pytest.param(0.05, 0.1, 1.0, "holds", "z2", id="both help"),
+        pytest.param(0.0, 0.0, 1.0, "holds", "z2", id="both cost nothing"),
+        pytest.param(0.1, 0.1, 0.5, "holds", "z2", id="averaging helps on unfamiliar data"),
+        pytest.param(-0.5, -0.5, 1.0, "rejected", "none", id="both cost"),
+        pytest.param(-0.5, 0.5, 1.0, "rejected", "none", id="averaging costs, imposing helps"),
+        pytest.param(0.1, -0.5, 1.0, "rejected", "none", id="averaging helps, imposing costs"),
+        pytest.param(-MARGIN, -0.5, 1.0, "rejected", "none", id="averaging is open"),
+        pytest.param(-0.5, 0.2, 0.5, "holds", "z2", id="unfamiliar data, imposing helps"),
+        pytest.param(-0.5, -0.5, 0.5, "rejected", "none", id="unfamiliar data, imposing costs"),
+        pytest.param(-0.5, -0.03, 0.5, "open", "undecided", id="unfamiliar data, open"),
+        pytest.param(-MARGIN, -0.03, 1.0, "open", "undecided", id="both are open"),
+    ],
+)
+def test_what_averaging_and_imposing_say(
+    averaging: float, imposing: float, confidence: float, outcome: str, verdict: str
+) -> None:
+    judgement, found = World().one(averaging, imposing, confidence=confidence)
+    finding = found["z2"]
+    assert finding.outcome == outcome
+    assert judgement.verdict == verdict
+    assert finding.against == FREE
+    assert finding.margin == pytest.approx(MARGIN)
+    assert finding.averaging.mean == pytest.approx(averaging)
+    assert finding.imposing.mean == pytest.approx(imposing)
+    assert judgement.reason
+    if outcome == "holds":
+        assert finding.probability > 0.99
+    if outcome == "rejected":
+        assert finding.probability < 0.01
+        assert judgement.probability > 0.99
+
+
+def test_few_data_leave_open_what_many_decide() -> None:
+    verdicts = [World(n).one(-0.02, -0.02)[0].verdict for n in (20, 2000)]
+    assert verdicts == ["undecided", "z2"]
+    verdicts = [World(n).one(-1.5 * MARGIN, -1.5 * MARGIN)[0].verdict for n in (20, 2000)]
+    assert verdicts == ["undecided", "none"]
+
+
+def test_a_class_that_loses_all_speaks_against_a_symmetry_that_helps_the_others() -> None:
+    world = World(n=400, classes=20)
+    gain = np.where(world.classes == 3, -1.5, 0.15)
+    averaged = world.free + gain + world.jitter(0.1)
+    same = world.free + world.jitter(0.1)
+    tested = {
+        FREE: Scores(world.free, {"z2": averaged}, {"z2": 1.0}),
+        "z2": Scores(same, {"z2": same}, {"z2": 1.0}),
+    }
+    judgement, found = world.judge(tested)
+    assert averaged.mean() > world.free.mean()
+    assert found["z2"].outcome == "rejected"
+    assert "in one class" in found["z2"].reason
+    assert judgement.verdict == "none"
+    # The same losses spread over all classes are no reason.
+    spread = world.rng.permutation(gain)
+    tested[FREE] = Scores(world.free, {"z2": world.free + spread}, {"z2": 1.0})
+    assert world.judge(tested)[0].verdict == "z2"
+
+
+@pytest.mark.parametrize("gain", [0.0, -0.3])
+def test_nothing_is_said_at_chance(gain: float) -> None:
+    world = World()
+    scores = world.chance + world.gap(gain)
+    bad = Scores(scores, {"z2": scores, "p4": scores}, {"z2": 1.0, "p4": 1.0})
+    judgement, _ = world.judge({FREE: bad, "z2": bad, "p4": bad}, CHAIN)
+    assert judgement.obeys is None
+    assert judgement.verdict == "undecided"
+    assert judgement.probability == 0.0
+    assert "class frequencies" in judgement.reason
+
+
+def test_a_free_network_that_learned_nothing_is_no_yardstick() -> None:
+    world = World()
+    low = world.chance + world.jitter(0.3)
+    z2 = Scores(world.free, {"z2": world.free}, {"z2": 1.0})
+    judgement, found = world.judge({FREE: Scores(low, {"z2": low}, {"z2": 1.0}), "z2": z2})
+    assert found["z2"].outcome == "open"
+    assert "learned nothing" in found["z2"].reason
+    assert judgement.verdict == "undecided"
+
+
+def chain(world: World, z2: Any, p4: Any, whole: Any = 0.0, beyond: Any = 0.0) -> Answer:
+    """The answer about z2 ⊂ p4 from the scores of networks.
+
+    Averaging the free network over z2 gains `whole`, that of z2 over p4 gains `beyond`.
+    """
+    sure = {"z2": 1.0, "p4": 1.0}
+    averaged = {"z2": world.free + whole, "p4": world.free + whole + beyond}
+    tested = {
+        FREE: Scores(world.free, averaged, sure),
+        "z2": Scores(z2, {"z2": z2, "p4": z2 + beyond}, sure),
+        "p4": Scores(p4, {"z2": p4, "p4": p4}, sure),
+    }
+    return world.judge(tested, CHAIN)
+
+
+def test_the_strictest_that_holds_is_the_verdict() -> None:
+    world = World()
+    good = world.free + world.gap(0.2)
+    judgement, found = chain(world, good, good + world.gap(0.1))
+    assert judgement.obeys == ("p4",)
+    assert found["p4"].against == "z2"
+    assert judgement.probability > 0.99
+    judgement, found = chain(world, good, good + world.gap(-0.6), beyond=world.gap(-0.6))
+    assert judgement.obeys == ("z2",)
+    assert judgement.probability > 0.99
+    doubtful = good + world.gap(-MARGIN * 1.1, 3.0)
+    judgement, found = chain(world, good, doubtful, beyond=world.gap(-MARGIN * 1.1, 3.0))
+    assert judgement.obeys == ("z2",)
+    assert "p4 can neither be asserted nor excluded" in judgement.reason
+    assert judgement.probability < 0.9
+
+
+def test_a_symmetry_is_not_asserted_when_a_part_of_it_is_open() -> None:
+    """p4 costs nothing beyond z2, but z2 itself may cost a lot."""
+    world = World(n=100)
+    # z2 looks a little better than the free network; that it costs more than the margin is likely.
+    z2 = world.free + world.gap(0.01, 2.0)
+    judgement, found = chain(world, z2, z2 + world.gap(0.05, 0.05), world.gap(-0.1, 2.0))
+    assert found["z2"].outcome == "open"
+    assert found["p4"].outcome == "open"
+    assert judgement.verdict == "undecided"
+
+
+def test_a_symmetry_is_not_asserted_when_a_part_of_it_is_rejected() -> None:
+    world = World()
+    z2 = world.free + world.gap(-0.8)
+    judgement, found = chain(world, z2, world.free + world.gap(0.1), world.gap(-0.8), 1.0)
+    assert found["z2"].outcome == "rejected"
+    assert found["p4"].outcome != "holds"
+    assert judgement.obeys in ((), None)
+
+
+def test_groups_that_are_not_comparable_are_asserted_together() -> None:
+    world = World()
+    names = ("p4", "flips")
+    sure = dict.fromkeys(names, 1.0)
+    same = {n: world.free + world.gap(0.1) for n in names}
+    tested = {n: Scores(same[n], dict.fromkeys(names, same[n]), sure) for n in names}
+    tested[FREE] = Scores(world.free, same, sure)
+    both = Candidates(names, {"p4": (), "flips": ()})
+    assert world.judge(tested, both)[0].verdict == "p4 and flips"
+
+
+def test_no_candidates() -> None:
+    world = World()
+    judgement, _ = world.judge({FREE: Scores(world.free)}, Candidates((), {}))
+    assert judgement.obeys == ()
+
+
+SIMULATIONS = 1500
+LEVEL = 0.05
+
+
+def assert_share(wrong: int) -> None:
+    """At most LEVEL, up to what chance explains."""
+    assert wrong <= stats.binom(SIMULATIONS, LEVEL).ppf(0.999), wrong / SIMULATIONS
+
+
+@pytest.mark.parametrize("confidence", [1.0, 0.5], ids=["familiar", "unfamiliar"])
+@pytest.mark.parametrize("n", [30, 300])
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_a_symmetry_that_costs_the_margin_is_asserted_at_the_level(
+    confidence: float, n: int, noise: float
+) -> None:
+    """Both tests at the boundary, where a wrong assertion is the most likely."""
+    claims = Claims(level=LEVEL)
+    wrong = 0
+    for seed in range(SIMULATIONS):
+        world = World(n, seed, noise)
+        averaged, z2 = (world.free + world.random(-claims.tolerance * KNOWN) for _ in range(2))
+        tested = {
+            FREE: Scores(world.free, {"z2": averaged}, {"z2": confidence}),
+            "z2": Scores(z2, {"z2": z2}, {"z2": 1.0}),
+        }
+        wrong += bool(judge(tested, world.chance, world.classes, ONE, claims).obeys)
+    assert_share(wrong)
+
+
+@pytest.mark.parametrize("noise", [0.3, 2.0])
+def test_a_chain_that_is_wrong_from_its_first_step_is_asserted_at_the_level(noise: float) -> None:
+    """z2 costs the margin, and p4 nothing beyond it: both are wrong."""
+    claims = Claims(level=LEVEL)
+    sure = {"z2": 1.0, "p4": 1.0}
+    wrong = 0
+    for seed in range(SIMULATIONS):
+        world = World(100, seed, noise)
+        cost = claims.tolerance * KNOWN
+        averaged, z2 = (world.free + world.random(-cost) for _ in range(2))
+        p4 = z2 + 0.05 * world.rng.standard_normal(world.n)
+        tested = {
+            FREE: Scores(world.free, {"z2": averaged, "p4": averaged}, sure),
+            "z2": Scores(z2, {"z2": z2, "p4": z2}, sure),
+            "p4": Scores(p4, {"z2": p4, "p4": p4}, sure),
+        }
+        wrong += bool(judge(tested, world.chance, world.classes, CHAIN, claims).obeys)
+    assert_share(wrong)
+
+
+def test_pure_guessing_is_called_learned_at_the_level() -> None:
+    claims = Claims(level=LEVEL)
+    wrong = 0
+    for seed in range(SIMULATIONS):
+        world = World(100, seed)
+        free, z2 = (world.chance + world.random(0.0) for _ in range(2))
+        tested = {
+            FREE: Scores(free, {"z2": free}, {"z2": 1.0}),
+            "z2": Scores(z2, {"z2": z2}, {"z2": 1.0}),
+        }
+        wrong += judge(tested, world.chance, world.classes, ONE, claims).obeys is not None
+    assert_share(wrong)
+
+
+def test_differences_against_scipy() -> None:
+    world = World(n=60, classes=3)
+    one, other = world.free + world.random(0.2), world.free
+    one[world.classes == 1] -= 1.0
+    found = Difference.of(one, other, world.classes)
+    gap = one - other
+    assert found.mean == pytest.approx(gap.mean())
+    assert found.error == pytest.approx(stats.sem(gap))
+    assert found.worst == pytest.approx(gap[world.classes == 1].mean())
+    assert found.worst_error == pytest.approx(stats.sem(gap[world.classes == 1]))
+    z = stats.norm.ppf(0.99)
+    low, high = stats.norm(gap.mean(), stats.sem(gap)).interval(0.98)
+    assert found.surely_above(low - 1e-9, z)
+    assert not found.surely_above(low + 1e-9, z)
+    assert found.surely_below(high + 1e-9, z)
+    assert not found.surely_below(high - 1e-9, z)
+    expected = stats.norm(gap.mean(), stats.sem(gap)).sf(-0.1)
+    assert found.probability_above(-0.1) == pytest.approx(expected)
+    assert Difference.of(one[:1], other[:1], world.classes[:1]).error == math.inf
+
+
+@pytest.mark.parametrize("mean", [0.1, -MARGIN, -0.6])
+def test_a_judgement_survives_json(mean: float) -> None:
+    judgement, _ = World().one(mean, mean)
+    content = json.loads(json.dumps(judgement.as_dict()))
+    assert content["verdict"] == judgement.verdict
+    assert Judgement.from_dict(content) == judgement
+
+
+@pytest.mark.parametrize("name", list(asdict(Claims())))
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, math.nan])
+def test_bad_claims_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} must lie between 0 and 1"):
+        replace(Claims(), **{name: value})
