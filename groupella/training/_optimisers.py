@@ -25,10 +25,10 @@ def learning_rate(schedule: Schedule, initial: float, step: int, total: int) -> 
     if schedule == "constant" or total <= 0:
         return initial
     if schedule == "one_cycle":
-        rising = RISING * total
-        if step < rising:
-            return initial * _cosine(START, 1.0, step / rising)
-        return initial * _cosine(1.0, END, min((step - rising) / (total - rising), 1.0))
+        top = RISING * total - 1  # the step with the highest rate; the last one has the lowest
+        if step <= top:
+            return initial * _cosine(START, 1.0, step / top)
+        return initial * _cosine(1.0, END, min((step - top) / (total - 1 - top), 1.0))
     return 0.5 * initial * (1.0 + math.cos(math.pi * min(step, total) / total))
 
 

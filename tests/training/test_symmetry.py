@@ -1,0 +1,228 @@
+"""`find_symmetry` on small data whose symmetry is known, or that have nothing to learn."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import groupella.training._symmetry as module
+from groupella.groups import GroupSet, Symmetry, c4, permutations, z2
+from groupella.networks import InvariantNet
+from groupella.nn.normalisation import ChannelNorm
+from groupella.testing import equivariance_error
+from groupella.training import FindSettings, FoundSymmetry, Interrupted, find_symmetry
+
+Data = tuple[Tensor, Tensor]
+QUICK = FindSettings(width=8, epochs=10)
+SHORT = FindSettings(width=4, epochs=2)
+
+
+def patches(n: int, seed: int = 0) -> Data:
+    """One of four patches anywhere on the torus, in noise; the label says which."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.tensor(
+        [
+            [[1, 1, 1], [0, 0, 0], [0, 0, 0]],
+            [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+            [[1, 0, 1], [0, 0, 0], [1, 0, 1]],
+            [[0, 1, 0], [1, 1, 1], [0, 1, 0]],
+        ]
+    ).float()
+    y = torch.arange(n) % 4
+    x = 0.1 * torch.randn(n, 1, 8, 8, generator=generator)
+    x[:, 0, :3, :3] += drawn[y]
+    shifts = torch.randint(8, (n, 2), generator=generator).tolist()
+    return torch.stack([one.roll(tuple(s), (1, 2)) for one, s in zip(x, shifts, strict=True)]), y
+
+
+def quadrants(n: int, seed: int = 0) -> Data:
+    """A bright pixel in noise; the label is the quadrant that it is in."""
+    generator = torch.Generator().manual_seed(seed)
+    sites = torch.randint(8, (n, 2), generator=generator)
+    x = 0.1 * torch.randn(n, 1, 8, 8, generator=generator)
+    x[torch.arange(n), 0, sites[:, 0], sites[:, 1]] += 2.0
+    return x, 2 * (sites[:, 0] >= 4).long() + (sites[:, 1] >= 4).long()
+
+
+def sets(n: int, ordered: bool) -> Data:
+    """Six numbers; the label is the sign of the first, or whether their squares are large."""
+    x = torch.randn(n, 1, 6, generator=torch.Generator().manual_seed(0))
+    return x, (x[:, 0, 0] > 0 if ordered else x.square().sum((1, 2)) > 5.35).long()
+
+
+def search(data: Data, *groups: Symmetry, settings: FindSettings = QUICK) -> FoundSymmetry:
+    return find_symmetry(data, GroupSet(*groups), settings=settings, progress=False)
+
+
+def assert_invariant(found: FoundSymmetry, x: Tensor) -> None:
+    symmetry = found.symmetry
+    space = GroupSet(symmetry).space(x.shape[2:], x.shape[1], "trivial")
+    assert isinstance(found.network, InvariantNet)
+    assert not any(isinstance(m, ChannelNorm) for m in found.network.modules())
+    assert float(equivariance_error(found.network, space, None, symmetry, inputs=x[:8])) < 1e-4
+
+
+def test_patches_anywhere_obey_shifts() -> None:
+    data = patches(400)
+    found = search(data, z2())
+    assert found.verdict == "z2"
+    assert found.symmetry.name == "z2"
+    assert found.judgement.probability > 0.9
+    x, y = patches(400, seed=1)
+    with torch.no_grad():
+        assert float((found.network(x).argmax(1) == y).float().mean()) > 0.95
+    assert_invariant(found, x)
+    selected = found.selection(data)
+    assert selected.verdict == "z2"
+    assert set(selected.verdicts.values()) == {"z2"}
+    assert selected.judgement == found.judgement
+
+
+def test_quadrants_obey_nothing() -> None:
+    data = quadrants(400)
+    found = search(data, z2())
+    assert found.verdict == "none"
+    assert found.symmetry.is_trivial
+    x, y = quadrants(400, seed=1)
+    with torch.no_grad():
+        assert float((found.network(x).argmax(1) == y).float().mean()) > 0.9
+    assert found.selection(data).verdict == "none"
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_sets(ordered: bool) -> None:
+    data = sets(800, ordered)
+    found = search(data, permutations(6), settings=replace(QUICK, epochs=20))
+    assert found.verdict == ("none" if ordered else permutations(6).name)
+    assert_invariant(found, data[0])
+    assert np.isfinite(found.selection(data).log_evidence)
+
+
+def nothing_to_learn(kind: str) -> Data:
+    generator = torch.Generator().manual_seed(3)
+    if kind == "random labels":
+        x = torch.randn(300, 1, 8, 8, generator=generator)
+        return x, torch.randint(4, (300,), generator=generator)
+    if kind == "constant images":
+        return torch.ones(200, 1, 8, 8), torch.randint(4, (200,), generator=generator)
+    if kind == "one class":
+        return torch.randn(100, 1, 8, 8, generator=generator), torch.zeros(100).long()
+    x, y = quadrants(20)
+    return x, y
+
+
+@pytest.mark.parametrize("kind", ["random labels", "constant images", "one class", "20 samples"])
+def test_where_nothing_can_be_learned_nothing_is_said(kind: str) -> None:
+    data = nothing_to_learn(kind)
+    found = search(data, z2(), c4(), settings=replace(QUICK, epochs=6))
+    assert found.verdict == "undecided"
+    assert found.judgement.obeys is None
+    assert found.judgement.reason
+    chance = found.consequences[0]
+    assert chance.name == "chance"
+    assert found.selection(data).verdict == "undecided"
+
+
+def test_consequences_are_those_of_each_network_on_held_out_data() -> None:
+    said: list[str] = []
+    x, y = quadrants(120)
+    found = find_symmetry(
+        (x, y), GroupSet(z2(), c4()), settings=SHORT, progress=False, say=said.append
+    )
+    rows = {row.name: row for row in found.consequences}
+    assert list(rows) == ["chance", "free", "z2", "c4"]
+    train, held = module._split(y, SHORT)
+    share = torch.bincount(y[train], minlength=4).argmax()
+    assert rows["chance"].accuracy == pytest.approx(float((y[held] == share).float().mean()))
+    for name in ("free", "z2", "c4"):
+        row = rows[name]
+        assert row.accuracy is not None
+        assert row.nll is not None
+        assert row.nll > 0
+        assert any(f"{100 * row.accuracy:.1f} %" in line for line in said)
+        assert row.parameters is not None
+        assert row.log_evidence is not None
+        assert row.log_evidence < 0
+    assert rows["free"].equivariance_error is None
+    for name in ("z2", "c4"):
+        assert rows[name].equivariance_error == pytest.approx(0, abs=1e-4)
+    assert [line.partition(":")[0] for line in said] == ["no symmetry", "z2", "c4"]
+
+
+def test_the_split_has_the_same_share_of_every_class() -> None:
+    y = torch.tensor([0] * 40 + [1] * 12 + [2] * 8)
+    train, held = module._split(y, FindSettings())
+    assert sorted([*train.tolist(), *held.tolist()]) == list(range(60))
+    assert torch.bincount(y[held]).tolist() == [10, 3, 2]
+    assert module._split(y, FindSettings(seed=1))[1].tolist() != held.tolist()
+
+
+def assert_same(one: FoundSymmetry, other: FoundSymmetry) -> None:
+    assert one.judgement == other.judgement
+    assert one.consequences == other.consequences
+    assert one.symmetry == other.symmetry
+    theirs = other.network.state_dict()
+    for name, weight in one.network.state_dict().items():
+        assert torch.equal(weight, theirs[name]), name
+
+
+def test_the_same_seed_gives_the_same_result_and_another_another() -> None:
+    data, groups = quadrants(60), GroupSet(z2())
+    first, again = (find_symmetry(data, groups, settings=SHORT, progress=False) for _ in range(2))
+    assert_same(first, again)
+    torch.manual_seed(5)  # the state outside is neither used nor changed
+    state = torch.get_rng_state()
+    assert_same(first, find_symmetry(data, groups, settings=SHORT, progress=False))
+    assert torch.equal(torch.get_rng_state(), state)
+    other = find_symmetry(data, groups, settings=replace(SHORT, seed=1), progress=False)
+    assert other.consequences != first.consequences
+
+
+@pytest.mark.parametrize("at", [0, 1, 2], ids=["free", "z2", "final"])
+def test_interrupted_in_any_training_and_resumed_it_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    data, groups = quadrants(60), GroupSet(z2())
+    whole = find_symmetry(data, groups, settings=SHORT, progress=False)
+    fit, trained = module.fit, []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        def press_control_c(*_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+        if len(trained) == at:
+            options["on_epoch"] = press_control_c
+        trained.append(options["directory"].name)
+        return fit(*arguments, **options)
+
+    monkeypatch.setattr(module, "fit", interrupted)
+    options: dict[str, Any] = {"settings": SHORT, "progress": False, "directory": tmp_path}
+    with pytest.raises(Interrupted):
+        find_symmetry(data, groups, **options)
+    assert trained == ["free", "z2", "final"][: at + 1]
+    monkeypatch.setattr(module, "fit", fit)
+    assert_same(find_symmetry(data, groups, **options), whole)
+    assert_same(find_symmetry(data, groups, **options), whole)  # finished: nothing is trained
+
+
+@pytest.mark.parametrize("n", [*range(1, 200), 4033, 4097, 8193])
+def test_batches_are_about_equal_and_none_has_one_sample(n: int) -> None:
+    settings = FindSettings().training(n)
+    batch = settings.batch_size
+    assert batch <= max(FindSettings().batch_size + 2, 1)
+    assert n % batch != 1 or n == 1
+    assert 8 <= settings.epochs <= 80
+
+
+def test_bad_settings_are_refused() -> None:
+    for share in (0.0, 1.0, -0.1):
+        with pytest.raises(ValueError, match="held_out must lie between 0 and 1"):
+            FindSettings(held_out=share)
