@@ -19,7 +19,6 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, GroupSet, Lattice, Symmetry
@@ -148,19 +147,11 @@ def fold(network: InvariantNet) -> InvariantNet:
     folded = copy.deepcopy(network).eval()
     for number, norm in enumerate(folded.norms):
         if isinstance(norm, ChannelNorm):
-            layer: Any = folded.layers[number]
-            if isinstance(layer, ResidualPathway):
-                rescale(layer, *norm.affine())
-            else:
-                _rescale_linear(layer[-1], *norm.affine())
+            layer = folded.layers[number]
+            last: Any = layer[-1] if isinstance(layer, nn.Sequential) else layer
+            rescale(last, *norm.affine())
             folded.norms[number] = nn.Identity()
     return folded
-
-
-@torch.no_grad()
-def _rescale_linear(linear: nn.Linear, factor: Tensor, shift: Tensor) -> None:
-    linear.weight.mul_(factor[:, None])
-    linear.bias.mul_(factor).add_(shift)
 
 
 def _plan(lattice: Lattice, width: int) -> list[tuple[int, bool]]:
@@ -207,12 +198,13 @@ def _plain(
     groups = GroupSet(symmetry)
     inputs = groups.space(lattice, in_channels, "trivial")
     parts: dict[str, list[nn.Module]] = {n: [] for n in ("layers", "norms", "activations", "pools")}
-    size = inputs.size
+    space = groups.space((), inputs.size, "trivial")
     for _ in range(2):
-        flat = [nn.Flatten()] if not parts["layers"] else []
-        parts["layers"].append(nn.Sequential(*flat, nn.Linear(size, 8 * width)))
-        parts["norms"].append(ChannelNorm(groups.space((), 8 * width, "trivial")))
+        after = groups.space((), 8 * width, "trivial")
+        layer: nn.Module = ResidualPathway(space, after, groups, "FC")
+        parts["layers"].append(layer if parts["layers"] else nn.Sequential(nn.Flatten(), layer))
+        parts["norms"].append(ChannelNorm(after))
         parts["activations"].append(nn.ReLU())
         parts["pools"].append(nn.Identity())
-        size = 8 * width
-    return InvariantNet(symmetry, inputs, head=nn.Linear(size, outputs), **parts)
+        space = after
+    return InvariantNet(symmetry, inputs, head=nn.Linear(8 * width, outputs), **parts)

@@ -11,6 +11,7 @@ All trainings go through `fit`: an interrupted search resumes and gives the same
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -124,7 +125,8 @@ class FindSettings:
             method="map",
             schedule="one_cycle",
             epochs=epochs,
-            batch_size=math.ceil(n / steps),
+            # A single sample in the last batch would have no variance to normalise.
+            batch_size=next(b for b in itertools.count(math.ceil(n / steps)) if n % b != 1),
             lr=self.lr,
             prune_from=None,
             seed=self.seed,
@@ -160,9 +162,16 @@ def find_symmetry(
         Where trainings are saved, each in a directory of its own; an interrupted search resumes.
     say
         Called with one line after each training.
+
+    Raises
+    ------
+    ValueError
+        If all data have the same label.
     """
     chosen = settings or FindSettings()
     x, y = data
+    if len(torch.unique(y)) < 2:
+        raise ValueError("all data have the same label: there is nothing to learn")
     count = int(y.max()) + 1 if classes is None else classes
     task = _Task(x, y, count, groups, chosen, directory, progress)
     candidates = Candidates.of(groups)
