@@ -311,9 +311,9 @@ def _doubtful(
 
 
 def _decides(layer: LayerSelection, path: str, candidates: Candidates) -> bool:
-    """Whether a layer would obey something else without the path."""
+    """Whether a layer would obey something else without the path; an empty one obeys nothing."""
     rest = [p.members for p in layer.paths if p.alive and p.path != path]
-    return verdict_text(verdict(rest, candidates)) != layer.verdict
+    return bool(rest) and verdict_text(verdict(rest, candidates)) != layer.verdict
 
 
 def _dead(found: Selection) -> list[tuple[str, str]]:

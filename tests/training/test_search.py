@@ -237,7 +237,7 @@ def test_a_network_goes_on_with_more_data_without_its_dead_paths(tmp_path: Path)
     options: dict[str, Any] = {"lr": 0.02, "prune_from": None}
     trained = fit(network, part, Gaussian(), epochs=60, progress=False, **options)
     before = {n: w.clone() for n, w in network.state_dict().items()}
-    settings, strict = Settings(epochs=20, **options), search.Search(nats=10.0)
+    settings, strict = Settings(epochs=20, **options), search.Search(rule=Rule(nats=10.0))
     assert not any(trained.prior.is_out(g.name) for g in trained.prior)
     found = search.go_on(trained, data, settings, strict, directory=tmp_path, progress=False)
     out = {path: found.prior.is_out(f"0/{path}") for path in ("trivial", "z2", "p4")}
