@@ -59,6 +59,9 @@ class Claims:
         The share of that information that no single class may lose.
     familiar
         Moved data look familiar if the network is this confident on them, relative to the data.
+    explained
+        Where no network that obeys less has learned anything, a symmetry is asserted only if its
+        own network surely explains this share of the labels' entropy.
     """
 
     level: float = 0.01
@@ -66,6 +69,7 @@ class Claims:
     slight: float = 0.01
     class_loss: float = 0.1
     familiar: float = 0.9
+    explained: float = 0.8
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -230,6 +234,7 @@ def judge(
             "no network predicts held-out data better than the class frequencies: there is nothing "
             "to learn, or there are too few data or epochs",
         )
+    entropy = -float(chance.mean())
     found: dict[str, Finding] = {}
     # Weaker candidates first: a network that obeys what the labels do not is no yardstick.
     for name in sorted(candidates.names, key=lambda n: len(candidates.inside[n])):
@@ -240,7 +245,9 @@ def judge(
         # cost against a part that is open, it is not asserted.
         for against in (best, *(n for n, outcome in parts.items() if outcome == "open")):
             if against == best or found[name].outcome == "holds":
-                found[name] = _finding(name, against, tested, gained, learned, classes, rule, z)
+                found[name] = _finding(
+                    name, against, tested, gained, learned, classes, rule, z, entropy
+                )
         rejected = [n for n, outcome in parts.items() if outcome == "rejected"]
         if rejected and found[name].outcome == "holds":
             reason = f"{found[name].reason}, but {' and '.join(rejected)} is rejected"
@@ -257,6 +264,7 @@ def _finding(
     classes: npt.NDArray[Any],
     rule: Claims,
     z: float,
+    entropy: float,
 ) -> Finding:
     weaker = tested[against]
     averaging = Difference.of(weaker.averaged[name], weaker.scores, classes)
@@ -268,10 +276,15 @@ def _finding(
     harmed = averaging.worst + z_class * averaging.worst_error < -rule.class_loss * known
     outcome: Outcome = "open"
     if against not in learned:
+        probability = 0.5
         reason = f"the network that obeys less ({against}) has learned nothing to compare with"
-        if name not in learned:
+        if gained[name].surely_above(rule.explained * entropy, z):
+            outcome = "holds"
+            probability = gained[name].probability_above(rule.explained * entropy)
+            reason = "imposing it leaves next to nothing that a network that obeys less could know"
+        elif name not in learned:
             reason = "it has learned nothing, and neither has a network that obeys less"
-        return Finding(name, against, outcome, 0.5, averaging, imposing, margin, reason)
+        return Finding(name, against, outcome, probability, averaging, imposing, margin, reason)
     if familiar and (averaging.surely_below(-margin, z) or harmed):
         outcome = "rejected"
         reason = "averaging predictions over it costs" + (" in one class" if harmed else "")

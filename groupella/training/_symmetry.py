@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from groupella.decide import Candidates, Selection, selection
 from groupella.decide.claims import FREE, Claims, Consequence, Judgement, Tested, judge
 from groupella.evidence import Evidence, Prior
 from groupella.evidence.likelihoods import Categorical
-from groupella.groups import GroupSet, Symmetry, trivial
+from groupella.groups import Element, GroupSet, Symmetry, trivial
 from groupella.networks import InvariantNet, fold, invariant_net
 
 from ._fit import Fit, fit
@@ -250,21 +249,26 @@ class _Task:
         """Predict the held-out data as they are and moved by each candidate."""
         x, y = self.x[held], self.y[held]
         network = trained.network
+        rows = torch.arange(len(y))
         plain = _log_probabilities(network, x)
+        temperature = _temperature(plain, y)
+        scores = (plain / temperature).log_softmax(1)[rows, y].numpy()
         averaged, confidence = {}, {}
         error = None
         for other, symmetry in symmetries.items():
             if other == FREE:
                 continue
             moved = self._moved(network, x, symmetry)
-            together = torch.logsumexp(torch.stack([plain, *moved]), 0) - math.log(1 + len(moved))
-            averaged[other] = _calibrated(together, y)
+            # At one temperature, set before averaging: one set after it could undo the averaging.
+            cooled = torch.stack([(m / temperature).log_softmax(1) for m in moved])
+            together = torch.logsumexp(cooled, 0) - math.log(len(moved))
+            averaged[other] = together[rows, y].numpy()
             sure = torch.stack([m.exp().amax(1).mean() for m in moved]).mean()
             confidence[other] = float(sure / plain.exp().amax(1).mean())
             if other == name:
                 scale = plain.exp().norm().clamp(min=1e-12)
                 error = max(float((m.exp() - plain.exp()).norm() / scale) for m in moved)
-        picked = plain[torch.arange(len(y)), y]
+        picked = plain[rows, y]
         row = Consequence(
             name,
             accuracy=float((plain.argmax(1) == y).double().mean()),
@@ -272,7 +276,7 @@ class _Task:
             equivariance_error=error,
             parameters=sum(p.numel() for p in network.parameters()),
         )
-        return Tested(_calibrated(plain, y), averaged, confidence), row
+        return Tested(scores, averaged, confidence), row
 
     def log_evidence(self, trained: Fit, indices: Tensor) -> float:
         """The log evidence of the folded network on its training data, by Kronecker factors."""
@@ -282,7 +286,7 @@ class _Task:
 
     def _moved(self, network: nn.Module, x: Tensor, symmetry: Symmetry) -> list[Tensor]:
         space = GroupSet(symmetry).space(self.lattice, int(x.shape[1]), "trivial")
-        elements = space.sample(symmetry, MOTIONS, self.settings.seed)
+        elements = motions(symmetry, self.lattice, self.settings.seed)
         return [_log_probabilities(network, space.act(g, x)) for g in elements]
 
 
@@ -340,20 +344,40 @@ def _log_probabilities(network: nn.Module, x: Tensor, batch: int = 500) -> Tenso
         return torch.cat([network(part).double().log_softmax(1) for part in torch.split(x, batch)])
 
 
-def _calibrated(log_p: Tensor, y: Tensor) -> Any:
-    """Log-likelihood of each datum at the best temperature.
+def _temperature(log_p: Tensor, y: Tensor) -> float:
+    """The temperature at which predictions are most probable.
 
-    Averaging makes predictions less confident, which by itself helps a network that is too sure of
-    itself; at the best temperature of each, only information counts.
+    A network that is too sure of itself gains by anything that makes it less so, also by averaging
+    over a group that the labels do not obey; at the best temperature only information counts.
     """
     rows = torch.arange(len(y))
-    best: Tensor | None = None
-    for temperature in TEMPERATURES:
-        scores = (log_p / temperature).log_softmax(1)[rows, y]
-        if best is None or float(scores.mean()) > float(best.mean()):
-            best = scores
-    assert best is not None
-    return best.numpy()
+
+    def score(temperature: float) -> float:
+        return float((log_p / temperature).log_softmax(1)[rows, y].mean())
+
+    return float(max(TEMPERATURES, key=score))
+
+
+def motions(symmetry: Symmetry, lattice: Sequence[int], seed: int) -> list[Element]:
+    """At least `MOTIONS` elements, or all there are; as many for each element of the point group.
+
+    Balanced, so that no motion that the labels do not obey is outweighed by those that they do.
+    """
+    space = GroupSet(symmetry).space(tuple(lattice), 1, "trivial")
+    if not symmetry.is_catalogue:
+        try:
+            if symmetry.order() <= 2 * MOTIONS:
+                return list(space.elements(symmetry))
+        except ValueError:  # more elements than are enumerated
+            pass
+        return space.sample(symmetry, 2 * MOTIONS, seed)
+    points = symmetry.point_in(len(lattice))
+    if not symmetry.translations:
+        return list(space.elements(symmetry))
+    each = max(math.ceil(MOTIONS / len(points)), 1)
+    shifts = space.sample(Symmetry("shifts", len(lattice), True), each * len(points), seed)
+    about = list(space.elements(Symmetry("point", len(lattice), False, points)))
+    return [shift * about[i % len(points)] for i, shift in enumerate(shifts)]
 
 
 def _safe(name: str) -> str:
