@@ -17,7 +17,7 @@ from groupella.runs.budget import with_budget
 from groupella.runs.jobs import Job
 from groupella.runs.record import RunError
 from groupella.runs.spelling import seconds
-from groupella.training import EpochRecord, History, Settings
+from groupella.training import EpochRecord, FindSettings, History, Settings
 
 JOB = Job(
     title="made here",
@@ -170,3 +170,64 @@ def test_a_trial_has_the_prior_and_the_augmentation_of_the_run(
         learned = {g.role for g in found if g.learn and g.path is not None and g.role != "bias"}
         assert learned == {"path" if prior == "weights" else "lengthscale"}
         assert call["augment"] is loaded.augmentation
+
+
+SEARCH = Job(title="made here", data="made here", groups="z2,p4", search="confirm")
+
+
+@dataclass
+class Searcher:
+    """How long a search takes: for each datum and epoch of a training, and for each training."""
+
+    datum: float
+    each: float = 0.2
+    now: float = 0.0
+    labels: list[int] = field(default_factory=list)
+
+    def find_symmetry(
+        self, few: Any, groups: Any, classes: int, settings: FindSettings, **_: Any
+    ) -> None:
+        self.labels.append(len(torch.unique(few[1])))
+        self.now += self.whole(len(few[1]), settings.training(len(few[1])).epochs)
+
+    def whole(self, n: int, epochs: int) -> float:
+        """A network for none, z2 and p4 on three quarters of the data, and one on all."""
+        return (3 * 0.75 + 1) * n * epochs * self.datum + 4 * self.each
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = SimpleNamespace(perf_counter=lambda: self.now)
+        monkeypatch.setattr("groupella.runs.budget.time", clock)
+        monkeypatch.setattr("groupella.training.find_symmetry", self.find_symmetry)
+
+
+@pytest.mark.parametrize("datum", [1e-5, 3e-4, 1e-3, 3e-3, 6e-3])
+def test_a_search_keeps_its_budget(monkeypatch: pytest.MonkeyPatch, datum: float) -> None:
+    machine = Searcher(datum)
+    machine.install(monkeypatch)
+    job = with_budget(SEARCH, HOUR, data())
+    n = TRAINING if job.train_size is None else job.train_size
+    epochs = job.find_settings().training(n).epochs
+    wanted = SEARCH.find_settings().training(TRAINING).epochs
+    assert machine.now + machine.whole(n, epochs) < 0.95 * HOUR
+    assert machine.labels == [2]  # although the first data all have the same
+    if machine.whole(TRAINING, wanted) < 0.5 * HOUR:
+        assert (n, epochs) == (TRAINING, wanted)
+    else:  # as many data and epochs as there is time for
+        assert machine.now + machine.whole(n, epochs + 1) > 0.6 * HOUR
+    assert epochs >= 8
+
+
+def test_a_search_that_cannot_be_done_says_how_long_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Searcher(2e-3)
+    machine.install(monkeypatch)
+    with pytest.raises(RunError, match=r"^20s is too short .* Give about \w+,") as refused:
+        with_budget(SEARCH, 20.0, data())
+    advised = seconds(str(refused.value).partition("Give about ")[2].partition(",")[0])
+    machine.now = 0.0
+    job = with_budget(SEARCH, advised, data())
+    assert job.train_size is not None
+    assert job.train_size >= 500
+    epochs = job.find_settings().training(job.train_size).epochs
+    assert machine.now + machine.whole(job.train_size, epochs) < advised
