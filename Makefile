@@ -17,7 +17,7 @@ PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 .PHONY: help demo test test-fast test-numpy2 lint format types bench docs lock clean venv
 
 help: ## print this list
-	@echo "groupella: which symmetries should a neural network have, layer by layer?"
+	@echo "groupella: which symmetries do labels obey, and which should a network have?"
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 venv: ## create or update .venv from requirements.lock (the other commands do this too)

@@ -29,10 +29,10 @@ def demo(
 ) -> None:
     """Tell apart two tasks that differ only in the symmetry of their labels.
 
-    Handwritten digits are shifted and turned by multiples of 90 degrees. One network predicts the
-    digit, which shifts and turns do not change; another also predicts the turn, which only shifts
-    do not change. Both may use no symmetry, z2 (shifts) or p4 (shifts and quarter turns) in every
-    layer, and must find out which from the training data.
+    Handwritten digits are shifted and turned by multiples of 90 degrees. One task asks for the
+    digit, which shifts and turns do not change; the other also asks for the turn, which shifts do
+    not change. The candidates are z2 (shifts) and p4 (shifts and quarter turns). The verdicts come
+    from the training data alone.
 
     Examples:
 

@@ -29,6 +29,8 @@ def inspect(
       groupella inspect runs/demo-0/p4 --redraw
 
       groupella inspect runs/demo-0/p4 --json
+
+    A report that is missing is written again.
     """
     from rich.console import Console
 

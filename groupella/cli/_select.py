@@ -71,9 +71,9 @@ def select(
 ) -> None:
     """Find out which of the groups the labels obey, and train a network that obeys it.
 
-    A network is trained for every group and one for none. Each claim is tested on held-out data:
-    by averaging predictions over the group, and by imposing it. Where the data cannot tell, the
-    answer is "undecided".
+    Trains a network for every group and one that obeys nothing, and tests each group on held-out
+    data: by averaging predictions over it, and by imposing it. If the data cannot tell, the answer
+    is "undecided".
 
     Examples:
 

@@ -55,7 +55,9 @@ def sweep(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run select on every combination of seeds, data sets and paths, locally or through Ray.
+    """Select paths by evidence on all combinations of seeds, data sets and paths.
+
+    Each run trains one network, as select --paths does. Without --paths every group has a path.
 
     By default there is one process per core, with one thread each. With --jobs 1, or if there is
     only one run, runs are done one after the other in this process, on all threads.

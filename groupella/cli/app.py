@@ -27,7 +27,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="groupella",
-    help="Find out which symmetries a neural network should have, layer by layer.",
+    help="Find out which symmetries labels obey, and train networks that have them.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )

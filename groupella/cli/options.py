@@ -26,7 +26,7 @@ Groups = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed for data, weights and batch order.")]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Number of epochs, instead of a budget.")]
-Alpha = Annotated[int, typer.Option(min=1, help="Channels of the first layer.")]
+Alpha = Annotated[int, typer.Option(min=1, help="Width of the networks.")]
 TrainSize = Annotated[
     int | None, typer.Option(min=1, help="Train on a random subset of this size (default: all).")
 ]
