@@ -45,10 +45,10 @@ def sentence(selection: Selection) -> str:
 
 
 def judged(judgement: Judgement) -> str:
-    """Return a tested verdict: "The labels obey p4 (probability 0.99).", or why it is undecided."""
+    """Return a tested verdict: "The labels obey p4 (probability 0.991).", or why not."""
     if judgement.obeys is None:
         return f"Undecided: {judgement.reason}."
-    said = f"The labels {obeys(judgement.verdict, 2)} (probability {judgement.probability:.2g})."
+    said = f"The labels {obeys(judgement.verdict, 2)} (probability {judgement.probability:.3f})."
     return f"{said} {judgement.reason[:1].upper()}{judgement.reason[1:]}."
 
 

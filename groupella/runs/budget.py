@@ -36,13 +36,13 @@ SPARE = 0.12  # share for loading, checkpoints, the report, and other work on th
 
 @dataclass(frozen=True)
 class Cost:
-    """In seconds."""
+    """Seconds that an epoch and an update of the precisions take."""
 
     epoch: float
     update: float = 0.0
 
     def of(self, epochs: int, settings: Settings) -> float:
-        """The cost of training for that many epochs."""
+        """Return the cost of training for that many epochs."""
         if not settings.learns_precisions:
             return epochs * self.epoch
         counted = replace(settings, epochs=max(epochs, 1))
@@ -51,7 +51,7 @@ class Cost:
 
 
 def with_budget(job: Job, budget: float, data: ImageData) -> Job:
-    """The job with as many epochs as fit into `budget` seconds.
+    """Return the job with as many epochs as fit into `budget` seconds.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def with_budget(job: Job, budget: float, data: ImageData) -> Job:
 
 
 def _searching(job: Job, budget: float, data: ImageData) -> Job:
-    """With the epochs of each training that fit, or with fewer data where too few would.
+    """Return the job with the epochs per training that fit, or with fewer data if too few fit.
 
     Networks for the candidates, for none of them and for the verdict cost about the same.
     """
@@ -116,7 +116,7 @@ def _searching(job: Job, budget: float, data: ImageData) -> Job:
 
 
 def measure(job: Job, data: ImageData, seconds: float) -> Cost:
-    """The cost of an epoch and an update; an epoch of the trial takes about `seconds`."""
+    """Return the cost of an epoch and an update; an epoch of the trial takes about `seconds`."""
     from groupella.evidence import data_fit
     from groupella.evidence.likelihoods import Categorical
 
@@ -155,7 +155,7 @@ def measure(job: Job, data: ImageData, seconds: float) -> Cost:
 
 
 def _text(seconds: float) -> str:
-    """As one would type it: 40s, 5m, 1h30m; rounded up."""
+    """Return a duration as it is typed: 40s, 5m, 1h30m; rounded up."""
     if seconds < 90:
         return f"{seconds:.2g}s" if seconds < 10 else f"{ceil(seconds)}s"
     minutes = ceil(seconds / 60)

@@ -144,7 +144,7 @@ def _confirm(
 
 @dataclass(frozen=True)
 class Assignment:
-    """A job for a directory, as engines do it.
+    """A job with its directory: one piece of work for an engine.
 
     `budget` is in seconds, None if the job sets its epochs.
     """
@@ -166,7 +166,7 @@ class Assignment:
         return finished(self.directory, self.settled or self.job)
 
     def do(self, progress: bool, say: Callable[[str], None] = lambda text: None) -> Done:
-        """Do all of it, or the rest of it, reading the data once; `say` is told the epochs."""
+        """Run the job, or resume it, reading the data once; `say` is called with the epochs."""
         if self.is_finished:
             return load(self.directory)
         job, data = self.settled, self.job.load(self.data_dir, progress)
@@ -185,7 +185,7 @@ def describe(
     before: Mapping[tuple[str, str], float],
     selection: Selection | None = None,
 ) -> ReportContent:
-    """What the report says about a finished fit."""
+    """Return the content of the report about a finished fit."""
     from groupella.groups import meaning
     from groupella.report import HeldOutScore, ReportContent, filter_pictures, layer_errors, paired
 
@@ -209,7 +209,7 @@ def describe(
 
 
 def _selection(job: Job, result: Fit, n_data: int) -> Selection:
-    """What each layer obeys; unmeasured for a MAP run whose curvature is too large."""
+    """Return what each layer obeys; unmeasured for a MAP run whose curvature is too large."""
     from groupella.decide import Selection
     from groupella.training import CurvatureTooLargeError
 
@@ -230,7 +230,7 @@ def write(directory: Path, content: ReportContent) -> None:
 
 
 def finished(directory: Path, job: Job) -> bool:
-    """Whether the job is finished there; another job there is an error."""
+    """Return whether the directory holds the finished job; raise if it holds another one."""
     if directory.is_file():
         raise RunError(f"{directory} is a file; a run needs a directory. Choose another one")
     if not (directory / SETTINGS).exists():
@@ -244,7 +244,7 @@ def finished(directory: Path, job: Job) -> bool:
 
 
 def load(directory: str | Path) -> Done:
-    """The finished run in `directory`.
+    """Return the finished run in `directory`.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def load(directory: str | Path) -> Done:
 
 
 def _examples(data: ImageData) -> tuple[Example, ...]:
-    """One training image of each of the first classes."""
+    """Return one training image of each of the first classes."""
     from groupella.report import Example
 
     found: list[Example] = []

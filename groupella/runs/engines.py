@@ -1,4 +1,4 @@
-"""Engines: ways to get pieces of work done, in this process or in several.
+"""Engines: ways to run pieces of work, in this process or in several.
 
 An engine takes named pieces of work and yields the name of each as it finishes. A failing piece
 does not abort the others; an error names it at the end. Closing an engine stops what is running,
@@ -30,7 +30,7 @@ RERUN = "Rerun the command to resume"
 
 
 class Work(Protocol):
-    """Something to do that can be pickled; done again after it was stopped, it resumes."""
+    """A picklable piece of work; run again after it was stopped, it resumes."""
 
     def do(self, progress: bool) -> object: ...
 
@@ -39,7 +39,7 @@ Engine = Callable[[Mapping[str, Work]], Generator[str, None, None]]
 
 
 def attempt(work: Work) -> str | None:
-    """Do it on one thread; return what went wrong, which can be sent to another process."""
+    """Run it on one thread; return the error, if any, in a form that can be pickled."""
     import torch
 
     torch.set_num_threads(1)
@@ -47,7 +47,7 @@ def attempt(work: Work) -> str | None:
 
 
 def _trouble(work: Work, progress: bool) -> str | None:
-    """Do it; return what went wrong, with a traceback if it is a fault of this program."""
+    """Run it; return the error, if any, with a traceback if it is a bug in this program."""
     from groupella.data import DataError
 
     try:
@@ -70,7 +70,7 @@ def report(failures: Mapping[str, str]) -> None:
 
 
 def here(pieces: Mapping[str, Work], progress: bool = True) -> Generator[str, None, None]:
-    """One after the other in this process."""
+    """Run the pieces one after the other in this process."""
     failures: dict[str, str] = {}
     for name, work in pieces.items():
         message = _trouble(work, progress)
@@ -82,7 +82,7 @@ def here(pieces: Mapping[str, Work], progress: bool = True) -> Generator[str, No
 
 
 def processes(workers: int) -> Engine:
-    """At most `workers` at a time, each in its own process with one thread.
+    """Return an engine that runs at most `workers` pieces at a time, one process and thread each.
 
     A process reads its work from standard input and stops with a checkpoint when that is closed: by
     this process or, if this one dies, by the system. It has its own session, so that Ctrl-C in a
@@ -131,7 +131,7 @@ def _start(work: Work) -> subprocess.Popen[bytes]:
 
 
 def _message(process: subprocess.Popen[bytes]) -> str | None:
-    """What went wrong in a process that has ended; None if it did its work."""
+    """Return the error of a process that has ended; None if it succeeded."""
     with process:
         assert process.stdout is not None
         said = process.stdout.read()

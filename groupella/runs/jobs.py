@@ -106,14 +106,14 @@ class Job:
 
     @property
     def source(self) -> str:
-        """The data set without its transformation."""
+        """The name of the data set without its transformation."""
         from groupella.data import TRANSFORMS
 
         name, colon, transform = self.data.rpartition(":")
         return name if colon and transform in TRANSFORMS else self.data
 
     def own_files(self) -> dict[str, Path]:
-        """The user's files that decide the result, by name; not the modules they import."""
+        """Return the user's files that decide the result, by name; not the modules they import."""
         from groupella.data import BASES
 
         groups = (self.groups, self.motion or "", self.obeys or "")
@@ -123,7 +123,7 @@ class Job:
         return {name: Path(name).expanduser() for name in names}
 
     def load(self, data_dir: str | None = None, progress: bool = True) -> ImageData:
-        """The data; the same job always gives the same."""
+        """Return the data; the same job always gives the same data."""
         from groupella.data import labelled, load
 
         options: dict[str, Any] = {
@@ -147,7 +147,7 @@ class Job:
         return group_set(self.groups)
 
     def network(self, data: ImageData) -> Trunk:
-        """A freshly initialised network; torch's global random state stays as it is."""
+        """Return a freshly initialised network; torch's global random state does not change."""
         import torch
 
         from groupella.networks import preset, trunk
@@ -176,7 +176,7 @@ class Job:
             )
 
     def find_settings(self) -> FindSettings:
-        """Settings of the search "confirm"."""
+        """Return the settings of the search "confirm"."""
         from groupella.training import FindSettings
 
         return FindSettings(
@@ -189,7 +189,7 @@ class Job:
         return Settings(**{"seed": self.seed, **self.training})
 
     def fit(self, network: Trunk, data: ImageData, settings: Settings, **options: Any) -> Fit:
-        """`groupella.training.fit` with the job's prior and the augmentation of the data."""
+        """Call `groupella.training.fit` with the job's prior and the augmentation of the data."""
         from groupella.evidence import Prior
         from groupella.training import fit
 
@@ -204,7 +204,7 @@ class Job:
 
 
 def halving(lattice: tuple[int, ...]) -> Blocks:
-    """Layers that halve the lattice while at least 2 sites per side remain, and widen to 4α."""
+    """Return layers that halve the lattice down to 2 sites per side and widen to 4α."""
     side = min(lattice)
     blocks: list[tuple[int, int]] = []
     while side >= 4 and side % 2 == 0:

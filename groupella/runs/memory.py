@@ -22,7 +22,7 @@ NUMBER = 8  # bytes
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes for the maps that obey `group` and none of `larger`."""
+    """Return the bytes for the maps that obey `group` and none of `larger`."""
 
     group: str
     larger: tuple[str, ...]
@@ -30,7 +30,7 @@ class Need:
 
 
 def largest_need(groups: GroupSet, lattice: tuple[int, ...]) -> Need | None:
-    """The largest dense basis of the groups on that lattice; None if there is none."""
+    """Return the largest dense basis of the groups on that lattice; None if there is none."""
     needs = []
     for member in groups:
         if member.is_trivial or member.translations or not member.is_catalogue:
@@ -45,7 +45,7 @@ def largest_need(groups: GroupSet, lattice: tuple[int, ...]) -> Need | None:
 
 
 def memory_of_machine() -> int | None:
-    """Bytes of memory; None if the system does not tell."""
+    """Return the bytes of memory of this machine; None if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -53,7 +53,7 @@ def memory_of_machine() -> int | None:
 
 
 def check_memory(groups: GroupSet, lattice: tuple[int, ...]) -> None:
-    """Raise for groups whose bases this machine cannot hold."""
+    """Raise if the bases of the groups do not fit into the memory of this machine."""
     need, there = largest_need(groups, lattice), memory_of_machine()
     if need is not None and there is not None and need.bytes > there:
         size, machine = (f"{b / 2**30:.0f} GiB" for b in (need.bytes, there))

@@ -29,7 +29,7 @@ def is_installed() -> bool:
 
 
 def cluster(address: str | None, workers: int | None) -> Engine:
-    """At most `workers` at a time, by default one per core that Ray knows of.
+    """Return an engine that runs at most `workers` pieces at a time, by default one per core.
 
     `address` is that of a running cluster, as Ray understands it; None starts Ray here and ends it
     afterwards.
@@ -72,7 +72,7 @@ def cluster(address: str | None, workers: int | None) -> Engine:
 
 
 def attempt_from(home: str, work: Work) -> str | None:
-    """`attempt`, with relative names of the user's own files resolved from `home`."""
+    """Call `attempt`, with relative names of the user's own files resolved from `home`."""
     files = work.job.own_files().items() if isinstance(work, Assignment) else ()
     relative = [name for name, path in files if not path.is_absolute()]
     if relative:

@@ -36,7 +36,7 @@ class Record:
 
     @classmethod
     def of(cls, job: Job, budget: float | None = None) -> Record:
-        """The record of a job that starts now."""
+        """Return the record of a job that starts now."""
         return cls(job, budget, {name: digest(path) for name, path in job.own_files().items()})
 
     @classmethod
@@ -64,7 +64,7 @@ class Record:
         write_text(directory / SETTINGS, json.dumps(settings, indent=1) + "\n")
 
     def require(self, job: Job, directory: Path) -> None:
-        """Raise, naming every difference, unless this record, that of `directory`, is of `job`."""
+        """Raise an error that names every difference between `job` and the job in `directory`."""
         differing = [
             f"{name}={there!r} there, {here!r} here"
             for name, there, here in _differences(self.job.as_dict(), job.as_dict())
@@ -82,7 +82,7 @@ class Record:
 
 
 def begun(job: Job, budget: float, directory: Path) -> Job | None:
-    """The job with the epochs its budget came to when it was started there; None if it was not."""
+    """Return the job with the epochs found when it was started there; None if it was not."""
     if not (directory / SETTINGS).exists():
         return None
     there = Record.load(directory)
@@ -97,7 +97,7 @@ def begun(job: Job, budget: float, directory: Path) -> Job | None:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, or of all files in a folder with their names; "" if there is none."""
+    """Return the SHA-256 of a file, or of all files in a folder; "" if there is none."""
     found = hashlib.sha256()
     if path.is_file():
         found.update(path.read_bytes())
@@ -111,7 +111,7 @@ def digest(path: Path) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of everything that a result may depend on."""
+    """Return the versions of everything that a result may depend on."""
     from groupella import __version__
 
     found = {"groupella": __version__, "python": platform.python_version()}
@@ -123,7 +123,7 @@ def versions() -> dict[str, str]:
 def _differences(
     there: Mapping[str, Any], here: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Name and both values of every difference, looking into mappings."""
+    """Return the name and both values of every difference, also inside mappings."""
     for name in dict.fromkeys([*here, *there]):
         theirs, mine = there.get(name), here.get(name)
         if isinstance(theirs, Mapping) and isinstance(mine, Mapping):

@@ -1,4 +1,4 @@
-"""What people type: groups, durations, and objects in their own files."""
+"""Parse what users type: groups, durations, and objects in their own files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ArgumentError(ValueError):
 
 
 def complete_groups(incomplete: str) -> list[str]:
-    """Names of groups that complete a list such as "z2,p"."""
+    """Return names of groups that complete a list such as "z2,p"."""
     from groupella.groups import group_names
 
     head, comma, last = incomplete.rpartition(",")
@@ -31,7 +31,7 @@ def complete_groups(incomplete: str) -> list[str]:
 
 
 def group_set(text: str, free: bool = True) -> GroupSet:
-    """The groups that "z2,p4,flips(0)" names, or NAME in "file.py:NAME".
+    """Return the groups that "z2,p4,flips(0)" names, or NAME in "file.py:NAME".
 
     NAME is a GroupSet, one or several symmetries, or a function that makes them. With `free` the
     trivial group is added if it is missing, except to a GroupSet.
@@ -65,7 +65,7 @@ def group_set(text: str, free: bool = True) -> GroupSet:
 
 
 def named_group(name: str) -> Symmetry:
-    """The group that the catalogue has under that name."""
+    """Return the catalogue group of that name."""
     from groupella import groups
 
     if sized := re.match(r"\s*(s|permutations|cyclic)(\d*)\b", name):
@@ -81,7 +81,7 @@ def named_group(name: str) -> Symmetry:
 
 
 def one_group(text: str) -> Symmetry:
-    """The group of that name; or "file.py:NAME", a symmetry or a function that makes one."""
+    """Return the group of that name; or "file.py:NAME", a symmetry or a function that makes one."""
     from groupella.groups import Symmetry
 
     if ".py:" not in text:
@@ -95,7 +95,7 @@ def one_group(text: str) -> Symmetry:
 
 
 def from_file(text: str) -> Any:
-    """The object NAME of "file.py:NAME". A file is executed once, and again if it changes."""
+    """Return the object NAME of "file.py:NAME". A file is executed again if it changes."""
     file, _, name = text.rpartition(":")
     path = Path(file).expanduser()
     if not file:
@@ -113,7 +113,7 @@ def from_file(text: str) -> Any:
 
 
 def call(maker: Any, name: str) -> Any:
-    """What a user's function makes; it takes no arguments."""
+    """Return the result of a user's function, which takes no arguments."""
     try:
         return maker()
     except (Exception, SystemExit) as error:
@@ -123,7 +123,7 @@ def call(maker: Any, name: str) -> Any:
 
 @lru_cache
 def _module(file: Path, content: bytes) -> ModuleType:
-    """The module in a file, which may import its neighbours, also later in its functions."""
+    """Return the module in a file, which may import its neighbours, also inside functions."""
     # A unique name: it must not hide another module, and dataclasses look theirs up.
     name = f"_groupella_user_{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:12]}"
     module = ModuleType(name)
@@ -145,7 +145,7 @@ def _module(file: Path, content: bytes) -> ModuleType:
 
 
 def seconds(text: str) -> float:
-    """The seconds in "5m", "90s", "1h30m", or a plain number of seconds."""
+    """Return the seconds in "5m", "90s", "1h30m", or a plain number of seconds."""
     plain = text.strip().lower().replace(" ", "")
     try:
         total = float(plain)

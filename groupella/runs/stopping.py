@@ -23,12 +23,12 @@ class Stopped(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """As shells give it: 130 for SIGINT, 143 for SIGTERM."""
+        """The exit code of shells: 130 for SIGINT, 143 for SIGTERM."""
         return 128 + self.signal
 
 
 class Received:
-    """The first signal that stopped this process, or None."""
+    """Return the first signal that stopped this process, or None."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()

@@ -34,7 +34,7 @@ class Row:
 
 
 class Study(Protocol):
-    """Settings from which the rows follow. `budget` is in seconds per row, None if rows set it."""
+    """Settings that list the rows. `budget`: seconds per row, None if rows set their epochs."""
 
     @property
     def budget(self) -> float | None: ...
@@ -84,7 +84,7 @@ def perform(
 
 
 def by_key(rows: Sequence[Row]) -> dict[str, Row]:
-    """Rows by the names of their directories, which must differ."""
+    """Return the rows by the names of their directories, which must differ."""
     found: dict[str, Row] = {}
     for row in rows:
         other = found.setdefault(row.key, row)
@@ -120,7 +120,7 @@ def make_ready(jobs: Iterable[Job], data_dir: str | None = None, fetch: bool = T
 
 
 def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:
-    """Rows that are finished there, now or before, for any number of epochs."""
+    """Return the finished rows in the directory, for any number of epochs."""
     found = {}
     for row in rows:
         try:
@@ -133,7 +133,7 @@ def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:
 
 
 def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any]]:
-    """The results of the finished rows, beside the published ones."""
+    """Return the results of the finished rows, beside the published ones."""
     found = []
     for row in rows:
         if row.key not in done:
@@ -164,7 +164,7 @@ def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any
 
 
 def mean_shares(done: Done) -> dict[str, float]:
-    """Relative effective parameters of every path, averaged over layers."""
+    """Return the relative effective parameters of every path, averaged over layers."""
     layers = done.content.selection.layers
     totals: dict[str, float] = {}
     for layer in layers:
@@ -174,7 +174,7 @@ def mean_shares(done: Done) -> dict[str, float]:
 
 
 def table(found: Sequence[Mapping[str, Any]]) -> str:
-    """The summary as Markdown. Evidence is −log p(D) per datum, as the paper prints it."""
+    """Return the summary as Markdown. Evidence is −log p(D) per datum, as the paper prints it."""
     from groupella.report import markdown
 
     heads = ["row", "accuracy, %", "paper", "NLL", "paper", "−evidence", "paper", "obeys", "shares"]
