@@ -54,7 +54,8 @@ class Claims:
     tolerance
         A loss counts from this share of the information that the weaker network has learned.
     slight
-        Where averaging cannot tell, imposing a symmetry may cost this share on average.
+        Imposing a symmetry must not surely cost more than this share; where averaging cannot tell,
+        it must not cost more on average.
     class_loss
         The share of that information that no single class may lose.
     familiar
@@ -66,7 +67,7 @@ class Claims:
 
     level: float = 0.01
     tolerance: float = 0.05
-    slight: float = 0.01
+    slight: float = 0.02
     class_loss: float = 0.1
     familiar: float = 0.9
     explained: float = 0.8
@@ -273,7 +274,10 @@ def _finding(
     margin, slight = rule.tolerance * known, rule.slight * known
     familiar = weaker.confidence[name] >= rule.familiar
     z_class = NormalDist().inv_cdf(1 - rule.level / max(len(np.unique(classes)), 1))
-    harmed = averaging.worst + z_class * averaging.worst_error < -rule.class_loss * known
+    floor = -rule.class_loss * known
+    harmed, imposed_harm = (
+        d.worst + z_class * d.worst_error < floor for d in (averaging, imposing)
+    )
     outcome: Outcome = "open"
     if against not in learned:
         probability = 0.5
@@ -290,7 +294,9 @@ def _finding(
         reason = "averaging predictions over it costs" + (" in one class" if harmed else "")
         probability = averaging.probability_above(-margin) if not harmed else 0.0
     elif (
-        averaging.surely_above(-margin, z) and not harmed and not imposing.surely_below(-margin, z)
+        averaging.surely_above(-margin, z)
+        and not (harmed or imposed_harm)
+        and not imposing.surely_below(-slight, z)
     ):
         outcome = "holds"
         reason = "averaging predictions over it costs nothing, nor does imposing it"
@@ -298,15 +304,16 @@ def _finding(
     elif (
         imposing.surely_above(-margin, z)
         and imposing.mean > -slight
+        and not imposed_harm
         and not (familiar and averaging.mean < -margin)
     ):
         outcome = "holds"
         reason = "imposing it costs nothing"
         probability = imposing.probability_above(-margin)
-    elif imposing.surely_below(-slight, z):
+    elif imposed_harm or imposing.surely_below(-slight, z):
         outcome = "rejected"
-        reason = "imposing it costs predictions"
-        probability = imposing.probability_above(-slight)
+        reason = "imposing it costs predictions" + (" in one class" if imposed_harm else "")
+        probability = 0.0 if imposed_harm else imposing.probability_above(-slight)
     else:
         reason = "the held-out data cannot tell"
         probability = min(averaging.probability_above(-margin), imposing.probability_above(-margin))

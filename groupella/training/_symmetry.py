@@ -176,6 +176,8 @@ def find_symmetry(
     candidates = Candidates.of(groups)
     train, held = _split(y, chosen)
     symmetries = {FREE: trivial(), **{name: groups[name] for name in candidates.names}}
+    for symmetry in symmetries.values():
+        task.network(symmetry)  # what cannot be built is refused before any training
     tested: dict[str, Tested] = {}
     table: list[Consequence] = []
     for name, symmetry in symmetries.items():
@@ -214,6 +216,19 @@ class _Task:
         self.lattice = tuple(int(n) for n in x.shape[2:])
         self.convolutions = bool(self.lattice) and any(g.is_catalogue for g in groups)
 
+    def network(self, symmetry: Symmetry) -> InvariantNet:
+        """A network that obeys `symmetry`, the same for the same seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.settings.seed)
+            return invariant_net(
+                symmetry,
+                self.lattice,
+                int(self.x.shape[1]),
+                self.classes,
+                width=self.settings.width,
+                convolutions=self.convolutions,
+            )
+
     def train(
         self,
         symmetry: Symmetry,
@@ -222,16 +237,7 @@ class _Task:
         validation: tuple[Tensor, Tensor] | None = None,
     ) -> Fit:
         """Train a network that obeys `symmetry` on some of the data."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.settings.seed)
-            network = invariant_net(
-                symmetry,
-                self.lattice,
-                int(self.x.shape[1]),
-                self.classes,
-                width=self.settings.width,
-                convolutions=self.convolutions,
-            )
+        network = self.network(symmetry)
         return fit(
             network,
             (self.x[indices], self.y[indices]),

@@ -79,7 +79,7 @@ class World:
         pytest.param(-MARGIN, -0.5, 1.0, "rejected", "none", id="averaging is open"),
         pytest.param(-0.5, 0.2, 0.5, "holds", "z2", id="unfamiliar data, imposing helps"),
         pytest.param(-0.5, -0.5, 0.5, "rejected", "none", id="unfamiliar data, imposing costs"),
-        pytest.param(-0.5, -0.03, 0.5, "open", "undecided", id="unfamiliar data, open"),
+        pytest.param(-0.5, -0.06, 0.5, "open", "undecided", id="unfamiliar data, open"),
         pytest.param(-MARGIN, -0.03, 1.0, "open", "undecided", id="both are open"),
     ],
 )

@@ -102,8 +102,8 @@ def test_a_run_that_another_process_is_at_work_on_is_one_clear_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_fit, "alone", partial(alone, patience=0.0))
-    options = ["--groups", "z2", "--alpha", "1", "--train-size", "20", "--epochs", "1"]
-    with alone(tmp_path):
+    options = ["--groups", "z2", "--alpha", "1", "--train-size", "60", "--epochs", "4"]
+    with alone(tmp_path / "candidates" / "free"):
         result = CliRunner().invoke(app, ["select", *options, "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert result.output.endswith("wait until it has ended, or choose another directory\n")
