@@ -169,12 +169,16 @@ class Assignment:
         """Run the job, or resume it, reading the data once; `say` is called with the epochs."""
         if self.is_finished:
             return load(self.directory)
-        job, data = self.settled, self.job.load(self.data_dir, progress)
+        job = self.settled
+        data = (job or self.job).load(self.data_dir, progress)
         if job is None:
             assert self.budget is not None
             say(f"measuring how many epochs fit into {self.budget:g} s …")
             job = with_budget(self.job, self.budget, data)
             say(f"{job.settings().epochs} epochs")
+            if job.train_size != self.job.train_size:
+                say(f"with {job.train_size} of {len(data.train_y)} training data")
+                data = job.load(self.data_dir, progress)
         return run(job, self.directory, data=data, budget=self.budget, progress=progress)
 
 

@@ -11,7 +11,7 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class Record:
 
 
 def begun(job: Job, budget: float, directory: Path) -> Job | None:
-    """Return the job with the epochs found when it was started there; None if it was not."""
+    """Return the job with the epochs and data found when it was started there, or None."""
     if not (directory / SETTINGS).exists():
         return None
     there = Record.load(directory)
@@ -93,6 +93,9 @@ def begun(job: Job, budget: float, directory: Path) -> Job | None:
             f"{directory} holds a run that was started with {was}, not with a budget of "
             f"{budget:g} s. Give the same again, or choose another directory"
         )
+    size = there.job.train_size
+    if size is not None and (job.train_size is None or size < job.train_size):
+        job = replace(job, train_size=size)  # cut by `with_budget`
     return job.for_epochs(epochs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,24 @@ def test_a_budget_is_measured_once_and_kept(
     assert Record.load(tmp_path / "run").budget == 90
     assert select(tmp_path / "run", *arguments)[0] == found
     assert measured == [90]
+
+
+def test_data_that_a_budget_has_no_time_for_are_left_out(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitting(job: Job, *_: object) -> Job:
+        return replace(job, train_size=24).for_epochs(4)
+
+    monkeypatch.setattr("groupella.runs.directory.with_budget", fitting)
+    arguments = ("--groups", "z2", "--data", images, "--budget", "1m")
+    found, content = select(tmp_path / "run", *arguments)
+    assert content.selection.n_data == 24
+    assert Record.load(tmp_path / "run").job.train_size == 24
+    # Without its answer the run is unfinished: it resumes with the same data.
+    (tmp_path / "run" / "selection.json").unlink()
+    again, content = select(tmp_path / "run", *arguments)
+    assert content.selection.n_data == 24
+    assert again == found
 
 
 @pytest.mark.slow
