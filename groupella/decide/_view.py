@@ -54,8 +54,8 @@ def table(selection: Selection) -> Table:
 
 
 def shown(name: str) -> str:
-    """A group or path as a reader sees it: the trivial group is "none"."""
-    return "none" if name == "trivial" else name
+    """A group or path as a reader sees it: the trivial group, and what is free of any, is "none"."""
+    return "none" if name in ("trivial", "free") else name
 
 
 def numbered(number: int, layer: str) -> str:

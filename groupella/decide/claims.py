@@ -70,7 +70,7 @@ class Claims:
     slight: float = 0.02
     class_loss: float = 0.1
     familiar: float = 0.9
-    explained: float = 0.8
+    explained: float = 0.9
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -317,3 +317,30 @@ def test_a_judgement_survives_json(mean: float) -> None:
 def test_bad_claims_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name} must lie between 0 and 1"):
         replace(Claims(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("share", "outcome", "verdict"),
+    [(0.96, "holds", "z2"), (0.85, "open", "undecided"), (0.5, "open", "undecided")],
+)
+def test_where_no_weaker_network_has_learned_a_symmetry_must_explain_nearly_everything(
+    share: float, outcome: str, verdict: str
+) -> None:
+    """Labels that also tell where an image lies look like this to a free network at chance."""
+    world = World()
+    at_chance = CHANCE + world.jitter(0.3)
+    free = Scores(at_chance, {"z2": at_chance}, {"z2": 1.0})
+    z2 = CHANCE - share * CHANCE + world.jitter(0.1)
+    judgement, found = world.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 1.0})})
+    assert (found["z2"].outcome, judgement.verdict) == (outcome, verdict)
+
+
+def test_a_class_that_imposing_harms_rejects_whatever_the_mean() -> None:
+    world = World()
+    loss = np.where(world.classes == 0, -0.8, 0.3)
+    free = Scores(world.free, {"z2": world.free + world.gap(0.1)}, {"z2": 1.0})
+    z2 = world.free + loss + world.jitter(0.1)
+    judgement, found = world.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 1.0})})
+    assert found["z2"].imposing.mean > 0
+    assert (found["z2"].outcome, judgement.verdict) == ("rejected", "none")
+    assert "in one class" in found["z2"].reason
