@@ -54,7 +54,7 @@ def table(selection: Selection) -> Table:
 
 
 def shown(name: str) -> str:
-    """A group or path as a reader sees it: the trivial group, and what is free of any, is "none"."""
+    """A group or path as a reader sees it; the trivial group is "none"."""
     return "none" if name in ("trivial", "free") else name
 
 
