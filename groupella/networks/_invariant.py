@@ -30,6 +30,7 @@ from groupella.nn.pooling import BlurPool, GlobalPool, GroupPool
 
 WIDTH = 32
 MOST_DENSE = 400_000  # weights of a layer of the generator kind
+MOST_FEATURES = 2048  # channels × fibre × sites of one: its whole matrix is formed at every step
 LEAST_SIDE = 8  # that is still halved
 
 
@@ -180,7 +181,9 @@ def _dense(
     for _ in range(2):
         one = groups.space(lattice, 1)
         maps = DenseBasis(one, one, symmetry).weight.shape[2]
-        channels = max(min(2 * width, int((MOST_DENSE / maps) ** 0.5)), 2)
+        channels = max(
+            min(2 * width, int((MOST_DENSE / maps) ** 0.5), MOST_FEATURES // one.size), 2
+        )
         after = groups.space(lattice, channels)
         parts["layers"].append(ResidualPathway(space, after, groups))
         permutes = permutes_entries(after)
