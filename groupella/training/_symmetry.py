@@ -93,6 +93,8 @@ class FindSettings:
     ----------
     epochs
         Epochs of each training; None for about 280 steps, at least 8 epochs and at most 80.
+    longer
+        The network that is handed over is trained for this many times the epochs.
     held_out
         Share of the data on which claims are tested.
     lr, batch_size, width
@@ -105,6 +107,7 @@ class FindSettings:
     """
 
     epochs: int | None = None
+    longer: float = 2.5
     held_out: float = 0.25
     lr: float = 0.01
     batch_size: int = BATCH
@@ -113,17 +116,19 @@ class FindSettings:
     claims: Claims = field(default_factory=Claims)
 
     def __post_init__(self) -> None:
+        if not 1 <= self.longer < math.inf:
+            raise ValueError(f"longer must be at least 1, got {self.longer!r}")
         if not 0 < self.held_out < 1:
             raise ValueError(f"held_out must lie between 0 and 1, got {self.held_out!r}")
 
-    def training(self, n: int) -> Settings:
+    def training(self, n: int, longer: float = 1.0) -> Settings:
         """Settings of one training on n data: equal batches, one cycle of the learning rate."""
         steps = max(math.ceil(n / self.batch_size), 1)
         epochs = self.epochs or min(max(math.ceil(STEPS / steps), FEWEST), MOST)
         return Settings(
             method="map",
             schedule="one_cycle",
-            epochs=epochs,
+            epochs=math.ceil(longer * epochs),
             # A single sample in the last batch would have no variance to normalise.
             batch_size=next(b for b in itertools.count(math.ceil(n / steps)) if n % b != 1),
             lr=self.lr,
@@ -191,7 +196,7 @@ def find_symmetry(
     judgement = judge(tested, chance, y[held].numpy(), candidates, chosen.claims)
     best = max(tested, key=lambda name: float(tested[name].scores.mean()))
     symmetry = _imposed(judgement, groups, symmetries[best])
-    final = task.train(symmetry, torch.arange(len(y)), "final", validation)
+    final = task.train(symmetry, torch.arange(len(y)), "final", validation, chosen.longer)
     rows = (_chance_row(y[train], y[held], count), *table)
     return FoundSymmetry(judgement, symmetry, final, rows, candidates)
 
@@ -235,6 +240,7 @@ class _Task:
         indices: Tensor,
         name: str,
         validation: tuple[Tensor, Tensor] | None = None,
+        longer: float = 1.0,
     ) -> Fit:
         """Train a network that obeys `symmetry` on some of the data."""
         network = self.network(symmetry)
@@ -242,7 +248,7 @@ class _Task:
             network,
             (self.x[indices], self.y[indices]),
             Categorical(),
-            self.settings.training(len(indices)),
+            self.settings.training(len(indices), longer),
             prior=Prior.from_network(network, precisions=1e-6),
             validation=validation,
             directory=None if self.directory is None else self.directory / _safe(name),
