@@ -49,7 +49,7 @@ def judged(judgement: Judgement) -> str:
     if judgement.obeys is None:
         return f"Undecided: {judgement.reason}."
     said = f"The labels {obeys(judgement.verdict, 2)} (probability {judgement.probability:.3f})."
-    return f"{said} {judgement.reason[:1].upper()}{judgement.reason[1:]}."
+    return f"{said} Reason: {judgement.reason}."
 
 
 def obeys(verdict: str, count: int = 1) -> str:
