@@ -30,7 +30,7 @@ test: ## run all tests; ARGS="tests/groups -k p4" selects some
 	@tools/venv $(VENV) requirements.lock requirements-ray.lock
 	@$(ONE_THREAD) $(PY) $(PYTEST) $(ARGS)
 
-test-fast: venv ## run the tests that are not marked slow (under 3 minutes on 2 cores)
+test-fast: venv ## run the tests that are not marked slow (about 4 minutes on 2 cores)
 	@$(ONE_THREAD) $(PY) $(PYTEST) -m "not slow" $(ARGS)
 
 test-numpy2: ## run the tests in a second environment, with numpy 2
