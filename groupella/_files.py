@@ -50,6 +50,11 @@ def replacing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
                 stale.unlink()
 
 
+def file_name(text: str) -> str:
+    """Return `text` with everything but letters, digits, - and + replaced by -."""
+    return "".join(c if c.isalnum() or c in "-+" else "-" for c in text)
+
+
 def write_text(path: str | Path, text: str) -> Path:
     """Write `text` atomically as UTF-8 and return the path; see `replacing`."""
     with replacing(path) as temporary:

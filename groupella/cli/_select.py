@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from groupella._files import file_name
 from groupella.runs.spelling import ArgumentError, complete_groups, group_set, one_group, seconds
 
 from .errors import plain_errors, saving
@@ -194,4 +195,4 @@ def answer(done: Done) -> dict[str, Any]:
 def _name(data: str, groups: str, seed: int, *moved: str | None) -> str:
     stem = Path(data).stem if "/" in data else data
     text = "-".join([stem, *filter(None, moved), groups, str(seed)])
-    return "".join(c if c.isalnum() or c in "-+" else "-" for c in text)
+    return file_name(text)

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from ._verdict import NONE, UNDECIDED, Candidates, verdict_text
+from ._verdict import NONE, Candidates, verdict_text
 
 FREE = "free"
 FloatArray = npt.NDArray[np.float64]
@@ -355,7 +355,6 @@ def _standard_error(values: FloatArray) -> float:
 
 __all__ = [
     "FREE",
-    "UNDECIDED",
     "Claims",
     "Consequence",
     "Difference",

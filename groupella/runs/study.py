@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from groupella._files import write_text
+from groupella._files import file_name, write_text
 
 from .directory import Assignment, Done, load
 from .engines import Engine, here
@@ -30,7 +30,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        return "".join(c if c.isalnum() or c in "-+" else "-" for c in self.name)
+        return file_name(self.name)
 
 
 class Study(Protocol):

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from groupella._files import file_name
 from groupella.curvature import evaluation, mc
 from groupella.decide import Candidates, Selection, selection
 from groupella.decide.claims import FREE, Claims, Consequence, Judgement, Tested, judge
@@ -251,7 +252,7 @@ class _Task:
             self.settings.training(len(indices), longer),
             prior=Prior.from_network(network, precisions=1e-6),
             validation=validation,
-            directory=None if self.directory is None else self.directory / _safe(name),
+            directory=None if self.directory is None else self.directory / file_name(name),
             progress=self.progress,
         )
 
@@ -390,7 +391,3 @@ def motions(symmetry: Symmetry, lattice: Sequence[int], seed: int) -> list[Eleme
     shifts = space.sample(Symmetry("shifts", len(lattice), True), each * len(points), seed)
     about = list(space.elements(Symmetry("point", len(lattice), False, points)))
     return [shift * about[i % len(points)] for i, shift in enumerate(shifts)]
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-+" else "-" for c in name)
