@@ -14,7 +14,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 PYTEST := -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-numpy2 lint format types bench docs lock clean venv
+.PHONY: help demo test test-fast test-numpy2 faults lint format types bench docs lock clean venv
 
 help: ## print this list
 	@echo "groupella: which symmetries do labels obey, and which should a network have?"
@@ -36,6 +36,10 @@ test-fast: venv ## run the tests that are not marked slow (about 4 minutes on 2 
 test-numpy2: ## run the tests in a second environment, with numpy 2
 	@tools/venv .venv-numpy2 requirements-numpy2.lock
 	@$(ONE_THREAD) .venv-numpy2/bin/python $(PYTEST) $(ARGS)
+
+faults: ## run the campaign of faults: kills, full disks, damaged files (at most 15 minutes)
+	@tools/venv $(VENV) requirements.lock requirements-ray.lock
+	@$(ONE_THREAD) timeout 900 $(PY) -m pytest -n 0 -m "faults or not faults" tests/faults $(ARGS)
 
 lint: venv ## check style (ruff), and that imports, pyproject.toml and the locks agree
 	@$(PY) -m ruff check $(SOURCES)

@@ -7,7 +7,8 @@ format (`_VERSION`) invalidates entries.
 Memory holds the most recently used bases, up to `_MEMORY_BYTES`. The user's cache directory holds
 those that took longer to find than to read back. A file is written under a temporary
 name and moved into place, so that readers in other processes see all of it or nothing; a file that
-cannot be read is a miss. `GROUPELLA_CACHE=off` disables the disk.
+cannot be read, or whose digest is not that of its content, is a miss. `GROUPELLA_CACHE=off`
+disables the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ import scipy.sparse as sp
 from ._basis import Form
 from ._orbits import Orbits
 
-_VERSION = 1
+_VERSION = 2
+_ABOUT = ("key", "digest")
 _MEMORY_BYTES = 256 << 20
 _DISK_BYTES = 64 << 20
 _DISK_SECONDS = 0.05
@@ -54,7 +56,7 @@ def clear_cache(disk: bool = True) -> None:
     with _lock:
         _memory.clear()
         _held = 0
-    if disk:
+    if disk and _disk_enabled():
         for path in cache_directory().glob("*.npz"):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -127,12 +129,23 @@ def _unpacked(packed: Mapping[str, npt.NDArray[Any]]) -> Form:
     return sp.csr_array(parts, shape=(n_rows, n_columns))
 
 
+def _digest(key: str, packed: Mapping[str, npt.NDArray[Any]]) -> str:
+    """What an entry of that key holds: an entry that was altered is a miss."""
+    return content_key((key, *((name, packed[name]) for name in sorted(packed))))
+
+
 def _nbytes(form: Form) -> int:
     return sum(array.nbytes for array in _packed(form).values())
 
 
 def _disk_enabled() -> bool:
-    return os.environ.get("GROUPELLA_CACHE", "").lower() not in {"off", "0", "no"}
+    if os.environ.get("GROUPELLA_CACHE", "").lower() in {"off", "0", "no"}:
+        return False
+    try:
+        cache_directory()
+    except RuntimeError:  # a user without a home
+        return False
+    return True
 
 
 def _read(key: str) -> Form | None:
@@ -145,7 +158,10 @@ def _read(key: str) -> Form | None:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if str(stored["key"]) != key:
                 return None
-            return _unpacked({name: stored[name] for name in stored.files if name != "key"})
+            packed = {name: stored[name] for name in stored.files if name not in _ABOUT}
+            if str(stored["digest"]) != _digest(key, packed):
+                return None
+            return _unpacked(packed)
     except Exception:
         # A damaged archive can raise almost anything (its CRC covers every array): a miss.
         return None
@@ -161,7 +177,9 @@ def _write(key: str, form: Form) -> None:
         handle, name = tempfile.mkstemp(dir=directory, prefix=f".{key}-", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, key=np.array(key), **_packed(form))
+                packed = _packed(form)
+                about = {"key": np.array(key), "digest": np.array(_digest(key, packed))}
+                np.savez(file, **about, **packed)
             os.replace(name, directory / f"{key}.npz")
         except BaseException:
             with contextlib.suppress(OSError):

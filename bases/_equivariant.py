@@ -1,12 +1,16 @@
 """Which linear maps obey a symmetry, and which convolution kernels do.
 
-Both are invariants of a tensor space, for which there are three methods:
+Both are invariants of a tensor space, for which there are four methods:
 
 orbits      signed permutations only; from generators, never the group (`_orbits`)
 reynolds    any; averages over the group, with the dimension known from characters (`_reynolds`)
 nullspace   any, small: ker Σ_g (g − 1)ᵀ(g − 1) = ker Σ_g (2 − g − gᵀ) over generators, by a dense
             eigensolver; the independent check
-auto        orbits where they apply; else averages, with orbits for the blocks where they apply
+constraints any; orbits of the generators that are signed permutations, then on their span the
+            kernel of Σ_g (2 − g − gᵀ) over the others. For groups with too many elements to average
+            over, such as permutations × rotations of the fibre
+auto        orbits where they apply; else averages, with orbits for the blocks where they apply, or
+            constraints where the group has more than 5,000 elements
 """
 
 from __future__ import annotations
@@ -24,12 +28,13 @@ from groupella.groups import FeatureSpace, Symmetry
 from ._arrays import FloatArray
 from ._basis import Basis, Form, KernelBasis
 from ._cache import cached, content_key
-from ._problem import Problem, orbits_under, sparse
-from ._reynolds import averaged_basis
+from ._orbits import orbit_matrix
+from ._problem import Problem, apply, orbits_under, sparse
+from ._reynolds import LIMIT, averaged_basis
 from ._reynolds import character_dimension as _dimension
 from ._spaces import kernel_problem, map_problem
 
-METHODS = ("auto", "orbits", "reynolds", "nullspace")
+METHODS = ("auto", "orbits", "reynolds", "constraints", "nullspace")
 NULLSPACE_LIMIT = 4_000
 
 
@@ -45,8 +50,9 @@ def equivariant_basis(
     symmetry
         A subgroup of their ambient symmetry.
     method
-        "auto"; "orbits" (representations that permute, up to sign); "reynolds" (any); "nullspace"
-        (any, small: the independent check).
+        "auto"; "orbits" (representations that permute, up to sign); "reynolds" (any);
+        "constraints" (any, and groups of any order); "nullspace" (any, small: the independent
+        check).
 
     Returns
     -------
@@ -123,6 +129,8 @@ def _solved(problem: Problem, method: str) -> tuple[Form, str]:
         raise ValueError(f"method must be one of {METHODS}, got {method!r}")
     if method == "auto" and problem.is_signed:
         method = "orbits"
+    if method == "auto" and not problem.is_small():
+        method = "constraints"
     if method == "orbits" and not problem.is_signed:
         raise ValueError(
             "method 'orbits' needs (signed) permutation representations, and one of these is "
@@ -134,6 +142,8 @@ def _solved(problem: Problem, method: str) -> tuple[Form, str]:
             return orbits_under(problem, problem.generators)
         if method == "nullspace":
             return _nullspace(problem)
+        if method == "constraints":
+            return _constrained(problem)
         return averaged_basis(problem, use_orbits=method == "auto")
 
     key = content_key((method, problem.shape, problem.split, problem.generators))
@@ -153,6 +163,27 @@ def _nullspace(problem: Problem) -> FloatArray:
         penalty += 2 * np.eye(size) - action - action.T
     values, vectors = scipy.linalg.eigh(penalty, driver="evd")
     return np.ascontiguousarray(vectors[:, values < 1e-9].T)
+
+
+def _constrained(problem: Problem) -> FloatArray:
+    """⟨v, gv⟩ = |v|² if and only if gv = v: on the span of orbits, the penalties are small."""
+    signed = [f for f in problem.generators if all(isinstance(one, tuple) for one in f)]
+    others = [f for f in problem.generators if not all(isinstance(one, tuple) for one in f)]
+    orbits = orbit_matrix(orbits_under(problem, signed), problem.size)
+    count = orbits.shape[0]
+    if count > NULLSPACE_LIMIT or count * problem.size > LIMIT:
+        raise ValueError(
+            f"the generators that are no signed permutations act on {count} orbits of "
+            f"{problem.size} index pairs, more than can be solved; take a smaller lattice or fibre"
+        )
+    dense = orbits.toarray()
+    penalty = np.zeros((count, count))
+    for factors in others:
+        moved = apply(factors, dense.reshape(count, *problem.shape)).reshape(count, -1)
+        inner = orbits @ moved.T
+        penalty += 2 * np.eye(count) - inner - inner.T
+    values, vectors = scipy.linalg.eigh(penalty, driver="evd")
+    return np.ascontiguousarray(vectors[:, values < 1e-9].T @ dense)
 
 
 def _check_types(*given: object) -> None:

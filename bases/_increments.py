@@ -8,15 +8,23 @@ then what it adds: its subspace minus the sum of all strictly smaller ones,
     D_m = S_m ⊖ Σ_{S_j ⊊ S_m} S_j,       S_m = Σ_{S_j ⊆ S_m} D_j.
 
 Increments of nested members are orthogonal. Those of incomparable members are orthogonal when the
-projectors commute; the pairs that are not are reported in `overlapping`. Empty increments are
-dropped, and one member represents all that have the same subspace (that of the largest point group,
-or the first).
+projectors commute; the pairs that are not are reported in `overlapping`. Those may even be linearly
+dependent, as three lines of one plane are: then `rank` is less than the number of rows. No
+independent parts can span all members in that case; on request, each part keeps only what is
+orthogonal to its intersection with the sum of those before it,
+
+    D′_m = D_m ⊖ (D_m ∩ Σ_{j before m} D′_j),
+
+so that all parts together still span everything, and `missing` counts what members have lost.
+
+Empty increments are dropped, and one member represents all that have the same subspace (that of the
+largest point group, or the first).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -40,11 +48,23 @@ class Increments:
         For every member, the names of the parts that together span its subspace.
     overlapping
         The pairs of parts that are not orthogonal to each other.
+    rank
+        The dimension of the sum of all parts: `rows` where they are linearly independent.
+    missing
+        For members that their parts do not span, how many dimensions lack. Empty unless parts
+        were made independent.
     """
 
     bases: Mapping[str, Basis]
     members: Mapping[str, tuple[str, ...]]
     overlapping: tuple[tuple[str, str], ...]
+    rank: int
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """The number of basis maps of all parts."""
+        return sum(basis.dim for basis in self.bases.values())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,16 +85,22 @@ class Increments:
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}: {basis.dim}" for name, basis in self.bases.items())
         shared = f", overlapping={self.overlapping}" if self.overlapping else ""
-        return f"Increments({parts}{shared})"
+        if self.rank < self.rows:
+            shared += f", {self.rows} rows of rank {self.rank}"
+        lost = f", missing={dict(self.missing)}" if self.missing else ""
+        return f"Increments({parts}{shared}{lost})"
 
 
-def increments(bases: Mapping[str, Basis]) -> Increments:
+def increments(bases: Mapping[str, Basis], independent: bool = False) -> Increments:
     """Orthogonal increments of a family of subspaces, closed under intersection.
 
     Parameters
     ----------
     bases
         Named bases of maps of one shape.
+    independent
+        Make the parts linearly independent where they are not, smaller subspaces first. Parts of
+        a member then may not span it, see `Increments.missing`.
 
     Returns
     -------
@@ -114,7 +140,24 @@ def increments(bases: Mapping[str, Basis]) -> Increments:
     }
     found = {name: _expanded(family.bases[name], parts[name]) for name in order}
     pairs = tuple(p for p in combinations(order, 2) if p in overlaps or p[::-1] in overlaps)
-    return Increments(found, inside, pairs)
+    rank = _rank(found, pairs)
+    total = sum(basis.dim for basis in found.values())
+    if not independent or rank == total:
+        return Increments(found, inside, pairs, rank)
+    kept = _independent({name: found[name] for name in parts})
+    found = {name: kept[name] for name in order if kept[name].dim}
+    inside = {member: tuple(n for n in names if n in found) for member, names in inside.items()}
+    missing = {
+        member: lost
+        for member, names in inside.items()
+        if (lost := family.dim(stands_for[member]) - sum(found[n].dim for n in names))
+    }
+    pairs = tuple(
+        (a, b)
+        for a, b in pairs
+        if a in found and b in found and squared_norm(cross(found[a], found[b])) > _OVERLAP
+    )
+    return Increments(found, inside, pairs, rank, missing)
 
 
 class _Family:
@@ -170,6 +213,33 @@ def _expanded(space: Basis, part: Rows | None) -> Basis:
     else:
         rows = sp.csr_array(part @ space.matrix)
     return type(space)(space.shape, rows, "increment")
+
+
+def _dependencies(bases: Sequence[Basis]) -> Rows:
+    """Coefficients (…, rows of all bases) of the combinations of basis maps that are zero."""
+    table = [[cross(first, second) for second in bases] for first in bases]
+    if any(isinstance(gram, np.ndarray) for line in table for gram in line):
+        dense = [[g if isinstance(g, np.ndarray) else g.toarray() for g in line] for line in table]
+        return complement([np.block(dense)], orthogonal=False)
+    return complement([sp.csr_array(sp.block_array(table))], orthogonal=False)
+
+
+def _rank(parts: Mapping[str, Basis], overlapping: Sequence[tuple[str, str]]) -> int:
+    """The dimension of the sum of all parts."""
+    shared = [basis for name, basis in parts.items() if any(name in pair for pair in overlapping)]
+    rows = sum(basis.dim for basis in parts.values())
+    return rows - (_dependencies(shared).shape[0] if shared else 0)
+
+
+def _independent(parts: Mapping[str, Basis]) -> dict[str, Basis]:
+    """Every part without its intersection with the sum of those before it."""
+    kept: dict[str, Basis] = {}
+    for name, basis in parts.items():
+        zero = _dependencies([*kept.values(), basis])[:, -basis.dim :]
+        kept[name] = (
+            _expanded(basis, complement([zero], orthogonal=False)) if zero.shape[0] else basis
+        )
+    return kept
 
 
 def _closed(bases: Mapping[str, Basis]) -> tuple[_Family, dict[str, str]]:

@@ -30,7 +30,7 @@ class Problem:
     `split` axes belong to the rows of the map, the others to its columns. `translations` says
     which generators generate the permuting normal subgroup T. `cosets` lists one element for
     every coset of T; `elements` the whole group. Both are only called by the methods that need
-    them.
+    them. `is_small` says whether the elements are few enough to be listed.
     """
 
     shape: tuple[int, ...]
@@ -39,6 +39,7 @@ class Problem:
     translations: tuple[int, ...]
     cosets: Callable[[], Iterable[Factors]]
     elements: Callable[[], Iterable[Factors]]
+    is_small: Callable[[], bool] = lambda: True
 
     @property
     def size(self) -> int:

@@ -23,6 +23,8 @@ from groupella.groups import (
 from ._arrays import FloatArray, signed_permutation
 from ._problem import Factor, Factors, Problem
 
+FEW = 5_000
+
 
 def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symmetry) -> Problem:
     """Equivariant maps from one channel of `space_in` to one of `space_out`."""
@@ -48,6 +50,7 @@ def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symme
         translations=tuple(k for k, g in enumerate(generators) if _is_translation(g)),
         cosets=_lazily(factors, lambda: _cosets(home, symmetry)),
         elements=_lazily(raw, lambda: home.elements(symmetry)),
+        is_small=lambda: symmetry.is_catalogue or symmetry.has_at_most(FEW, home.lattice),
     )
 
 

@@ -1,7 +1,8 @@
 """Write the pages of the API reference from the docstrings, one page per public module.
 
 Public is what a package's ``__init__`` exports, and what a module without a leading underscore
-defines, unless a package above it already exports that. The command line is not part of it.
+defines, unless a package above it already exports that. The command line is not part of it, and
+what `groupella` itself offers is documented where it comes from.
 
 Our docstrings are plain text with a little Markdown, not reStructuredText: `rst` translates them,
 so that a star or a bar in a formula needs no escaping in the code.
@@ -18,7 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LEFT_OUT = re.compile(r"groupella\.cli\b|groupella\.experiments\.commands\b|.*\._|.*__main__$")
+LEFT_OUT = re.compile(
+    r"groupella$|groupella\.cli\b|groupella\.experiments\.commands\b|.*\._|.*__main__$"
+)
 LISTS = ("Parameters", "Returns", "Yields", "Raises", "Warns", "Attributes")
 ITEM = re.compile(r"(?P<term>[\w.*, ]{1,40}): (?P<text>.*)")
 BULLET = re.compile(r"[*-] ")

@@ -21,7 +21,7 @@ for signal, label in zip(x, y, strict=True):
 
 groups = GroupSet(trivial(), translations(1), line_reflections())
 network = trunk(groups, alpha=3, image_size=16, classes=2, in_channels=1, blocks=[(1, 1), (2, 2)])
-result = fit(network, (x, y), epochs=30, lr=0.01, burn_in=10, progress=False)
+result = fit(network, (x, y), epochs=30, lr=0.01, burn_in=10, prune_from=None, progress=False)
 # With data, each path is really taken out to see what it is worth.
 for layer, verdict in result.selection((x, y)).verdicts.items():
     print(layer, "obeys", verdict)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import os
+import secrets
+import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+_lent: ContextVar[frozenset[Path]] = ContextVar("_lent", default=frozenset())
 
 
 @contextmanager
@@ -31,23 +38,26 @@ def replacing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # In a directory of its own, which is new and has an unpredictable name: nobody can put a link
+    # in its place, and what other libraries leave beside the file goes with it.
+    folder = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    folder.mkdir(mode=0o700)
     try:
+        temporary = folder / path.name
         yield temporary
         if durable:
-            _flush(temporary)
+            flush(temporary)
         os.replace(temporary, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
     if fcntl is None:  # Windows has neither directory handles nor a signal 0
         return
     if durable:
-        _flush(path.parent)
-    for stale in path.parent.glob(f".{path.name}.*.tmp"):
-        owner = stale.name.rsplit(".", 2)[-2]
+        flush(path.parent)
+    for stale in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        owner = stale.name.removeprefix(f".{path.name}.").partition(".")[0]
         if owner.isdigit() and not _is_alive(int(owner)):
-            with suppress(OSError):
-                stale.unlink()
+            shutil.rmtree(stale, ignore_errors=True)
 
 
 def file_name(text: str) -> str:
@@ -55,9 +65,23 @@ def file_name(text: str) -> str:
     return "".join(c if c.isalnum() or c in "-+" else "-" for c in text)
 
 
-def write_text(path: str | Path, text: str) -> Path:
+def is_temporary(path: Path) -> bool:
+    """Return whether `replacing` may have left this behind."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            found.update(part)
+    return found.hexdigest()
+
+
+def write_text(path: str | Path, text: str, *, durable: bool = False) -> Path:
     """Write `text` atomically as UTF-8 and return the path; see `replacing`."""
-    with replacing(path) as temporary:
+    with replacing(path, durable=durable) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return Path(path)
 
@@ -67,7 +91,7 @@ class InUseError(OSError):
 
 
 @contextmanager
-def alone(directory: str | Path, patience: float = 10.0) -> Iterator[None]:
+def alone(directory: str | Path, patience: float = 10.0, *, lend: bool = False) -> Iterator[None]:
     """Work in a directory while no other process does; it is created if it is missing.
 
     The system drops the claim when this process and all that it forked have ended, however they
@@ -80,6 +104,8 @@ def alone(directory: str | Path, patience: float = 10.0) -> Iterator[None]:
         The directory to claim.
     patience
         Seconds to wait for another process, which may be about to end.
+    lend
+        Whether a claim inside the block, by the same thread, is granted.
 
     Raises
     ------
@@ -88,19 +114,31 @@ def alone(directory: str | Path, patience: float = 10.0) -> Iterator[None]:
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(directory, os.O_RDONLY)
+    key, lent = directory.resolve(), _lent.get()
+    token = _lent.set(lent | {key} if lend else lent - {key})
     try:
-        end = time.monotonic() + patience
-        while not _claim(handle):
-            if time.monotonic() > end:
-                raise InUseError(
-                    f"{directory} is in use, by another process or by another training in this "
-                    "one; wait until it has ended, or choose another directory"
-                )
-            time.sleep(0.05)
+        with nullcontext() if key in lent or fcntl is None else _locked(directory, patience):
+            yield
+    finally:
+        _lent.reset(token)
+
+
+@contextmanager
+def _locked(directory: Path, patience: float) -> Iterator[None]:
+    end = time.monotonic() + patience
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY)
+        if _claim(handle) and _is_at(directory, handle):
+            break
+        os.close(handle)
+        if time.monotonic() > end:
+            raise InUseError(
+                f"{directory} is in use, by another process or by another training in this "
+                "one; wait until it has ended, or choose another directory"
+            )
+        time.sleep(0.05)
+    try:
         try:
             yield
         finally:
@@ -109,6 +147,14 @@ def alone(directory: str | Path, patience: float = 10.0) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
+
+
+def _is_at(directory: Path, handle: int) -> bool:
+    """Whether the open directory is still there: who held it before may have removed it."""
+    try:
+        return os.path.samestat(os.stat(directory), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 def _claim(handle: int) -> bool:
@@ -122,7 +168,7 @@ def _claim(handle: int) -> bool:
     return True
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Flush a file, or a directory's entries, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -57,6 +57,9 @@ from ._catalogue import (
     named_group as named_group,
 )
 from ._catalogue import (
+    needs_points as needs_points,
+)
+from ._catalogue import (
     octahedral as octahedral,
 )
 from ._catalogue import (
@@ -78,6 +81,9 @@ from ._catalogue import (
     pmm as pmm,
 )
 from ._catalogue import (
+    split_names as split_names,
+)
+from ._catalogue import (
     translations as translations,
 )
 from ._catalogue import (
@@ -95,5 +101,8 @@ from ._lattice import Lattice as Lattice
 from ._matrices import IntMatrix as IntMatrix
 from ._order import as_site_element as as_site_element
 from ._order import is_inside as is_inside
+from ._products import generated as generated
+from ._products import internal as internal
+from ._products import product as product
 from ._space import FeatureSpace as FeatureSpace
 from ._symmetry import Symmetry as Symmetry

@@ -17,6 +17,7 @@ import scipy.linalg
 
 from ._catalogue import with_own_name
 from ._fibre import Fibre, decompose, fibre_of_matrices, make_fibre
+from ._generators import valid_name
 from ._lattice import Lattice
 from ._matrices import IntMatrix, closure, site_permutation
 from ._points import array_matrix, escnn_group, is_known
@@ -144,7 +145,7 @@ def _ambient(gspace: object, point: tuple[IntMatrix, ...], faithful: bool) -> Sy
     dim = len(point[0])
     if not faithful:
         raise ValueError(f"{gspace} has elements that do not move the base space")
-    ambient = with_own_name(Symmetry(f"<{gspace}>", dim, True, closure(point, dim)))
+    ambient = with_own_name(Symmetry(valid_name(f"<{gspace}>"), dim, True, closure(point, dim)))
     if is_known(ambient.point):
         return ambient
     raise ValueError(f"the point group of {gspace} is none that groupella knows")

@@ -10,6 +10,8 @@ words. Nothing else needs to know of it.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -65,6 +67,7 @@ class Entry:
 
 
 CATALOGUE: dict[str, Entry] = {}
+_SIZED = re.compile(r"(?P<kind>permutations|cyclic|s(?=\d))\(?(?P<number>[1-9]\d*)?\)?")
 
 
 def named(*names: str, meaning: str, **arguments: Any) -> Callable[[Maker], Maker]:
@@ -90,18 +93,46 @@ def named(*names: str, meaning: str, **arguments: Any) -> Callable[[Maker], Make
     return register
 
 
-def named_group(name: str) -> Symmetry:
-    """The group of that name, such as "p4", "flips(0)", "cm(anti)", "z3" or "none".
+def named_group(name: str, points: int | None = None) -> Symmetry:
+    """The group of that name, such as "p4", "flips(0)", "cm(anti)", "z3", "s8" or "none".
+
+    Parameters
+    ----------
+    name
+        A name of the catalogue, or "permutations(8)" ("s8") and "cyclic(8)" on eight points.
+    points
+        The number of points where the name gives none: "permutations", "cyclic".
 
     Raises
     ------
     ValueError
-        If the catalogue has no such group.
+        If there is no such group, or if it needs a number of points and none is given.
     """
-    found = CATALOGUE.get("".join(name.split()))
+    plain = "".join(name.split())
+    if sized := _SIZED.fullmatch(plain):
+        count = sized["number"] or points
+        if count is None:
+            raise ValueError(
+                f"the group {plain!r} acts on a given number of points: write {plain}(8) for eight"
+            )
+        return (cyclic if sized["kind"] == "cyclic" else permutations)(int(count))
+    found = CATALOGUE.get(plain)
     if found is None:
-        raise ValueError(f"no group {name.strip()!r}; known are {', '.join(group_names())}")
+        near = difflib.get_close_matches(plain, CATALOGUE, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}? Known" if near else "known"
+        raise ValueError(f"no group {name.strip()!r}; {hint} are {', '.join(group_names())}")
     return found.make()
+
+
+def split_names(text: str) -> list[str]:
+    """The names in a list such as "z2, flips(0, dim=3)"."""
+    return [name.strip() for name in re.split(r",(?![^(]*\))", text) if name.strip()]
+
+
+def needs_points(name: str) -> bool:
+    """Whether a name leaves the number of points to the data: "permutations", "cyclic"."""
+    sized = _SIZED.fullmatch("".join(name.split()))
+    return sized is not None and not sized["number"]
 
 
 def group_names() -> list[str]:

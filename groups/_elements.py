@@ -211,6 +211,13 @@ class SiteElement:
     def is_identity(self) -> bool:
         return self == self.identity_like()
 
+    @property
+    def fixes_sites(self) -> bool:
+        """Whether it leaves every site alone; it may act on the fibre."""
+        if self.sites is None or self.signs is None:
+            return False
+        return bool((self.sites == np.arange(self.degree)).all() and (self.signs > 0).all())
+
     def identity_like(self) -> SiteElement:
         return SiteElement(np.arange(self.degree), None, None, np.eye(self.fibre.shape[0]))
 

@@ -7,6 +7,8 @@ escnn computed numerically is polished to a homomorphism of working precision by
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -57,7 +59,7 @@ class Fibre:
     def matrix(self, g: Element) -> FloatArray:
         """ρ(g), F × F."""
         if isinstance(g, LatticeElement):
-            if len(self.point) <= 1 and self.name != "generators":
+            if len(self.point) <= 1 and self.recipe[:1] != ("factors",):
                 return np.eye(self.size)
             if g.point not in self._table:
                 raise ValueError(f"the point group of the fibre {self.name} does not contain {g}")
@@ -66,14 +68,16 @@ class Fibre:
             raise TypeError(f"not a group element: {g!r}")
         if self.name == "trivial":
             return np.ones((1, 1))
-        if self.point or g.fibre.shape[0] != self.size:
+        kind, blocks, total = self.recipe or ("", (), 0)
+        if kind != "factors" or g.fibre.shape[0] != total:
             raise ValueError(f"{g} does not act on the fibre {self.name} of size {self.size}")
-        return g.fibre
+        parts = (g.fibre[start:stop, start:stop] for start, stop in blocks)
+        return np.asarray(functools.reduce(np.kron, parts))
 
     @property
     def representation(self) -> Any:
         """The escnn ``Representation``; ValueError for the fibre of generators."""
-        if not self.recipe:
+        if not self.recipe or self.recipe[0] == "factors":
             raise ValueError(
                 f"the fibre {self.name} was given by generators: escnn does not know it"
             )
@@ -181,24 +185,41 @@ def _regular(point: tuple[IntMatrix, ...]) -> Fibre:
 
 
 def _generator_fibre(ambient: Symmetry, fibre: object) -> Fibre:
-    if fibre is not None and fibre not in ("trivial", "generators"):
+    """The trivial fibre, or the tensor product of some fibres of the generators (None: of all)."""
+    names = [name for name, _ in ambient.layout]
+    wanted = fibre.split("×") if isinstance(fibre, str) else fibre
+    if fibre in (None, "generators"):
+        wanted = names
+    if fibre == "trivial" or (fibre in (None, "generators") and not names):
+        return Fibre("trivial", 1, (), np.zeros((0, 1, 1)), True)
+    if not isinstance(wanted, list) or not wanted or not set(wanted) <= set(names):
+        own = "".join(f", {n!r}" for n in names if n)
+        own += ", or some of these joined by ×" if len(names) > 1 else ""
         raise ValueError(
             f"{ambient} is defined by generators: its fibre is 'trivial' or the one that the "
-            f"generators brought along (None), got {fibre!r}"
+            f"generators brought along (None{own}), got {fibre!r}"
         )
-    if fibre == "trivial" or not ambient.has_fibre:
-        return Fibre("trivial", 1, (), np.zeros((0, 1, 1)), True)
-    size = ambient.fibre_size
-    maps = [signed_permutation(g.fibre) for g in ambient.site_generators]
+    starts, start = {}, 0
+    for name, size in ambient.layout:
+        starts[name] = (start, start + size)
+        start += size
+    blocks = tuple(starts[name] for name in wanted)
+    size = math.prod(stop - begin for begin, stop in blocks)
+    maps = [
+        signed_permutation(g.fibre[begin:stop, begin:stop])
+        for g in ambient.site_generators
+        for begin, stop in blocks
+    ]
     permutes = all(s is not None and bool((s[1] > 0).all()) for s in maps)
-    return Fibre("generators", size, (), np.zeros((0, size, size)), permutes)
+    label = "generators" if wanted == [""] else "×".join(name or "fibre" for name in wanted)
+    return Fibre(label, size, (), np.zeros((0, size, size)), permutes, ("factors", blocks, start))
 
 
 def _checked(ambient: Symmetry, fibre: Fibre) -> Fibre:
     if ambient.is_catalogue:
-        fits = fibre.point == ambient.point and fibre.name != "generators"
-    elif fibre.name == "generators":
-        fits = fibre.size == ambient.fibre_size
+        fits = fibre.point == ambient.point and fibre.recipe[:1] != ("factors",)
+    elif fibre.recipe:
+        fits = fibre.recipe[0] == "factors" and fibre.recipe[2] == ambient.fibre_size
     else:
         fits = fibre.name == "trivial" and not fibre.point
     if not fits:

@@ -1,31 +1,30 @@
-"""Generators given by the user: checking them one by one, and enumerating what they generate.
-
-A group whose generators are (signed) permutations of the sites, with (signed) permutations of the
-fibre, is finite whatever they are, so it is not enumerated until its elements are asked for. Other
-orthogonal generators may generate an infinite group: it is enumerated at once, up to a bound.
+"""Generators given by the user, checked one by one, and random products of them.
 
 Fibre and sites belong together when a product of generators that leaves every site alone leaves the
-fibre alone: site map ↦ fibre map is then a homomorphism. An enumerated group is checked
-element by element; otherwise the orders on the sites and on the fibre are compared for the
-generators, their pairwise products and some random ones. Where no generator moves a site, the group
-is that of the fibre maps and there is nothing to check.
+fibre alone: site map ↦ fibre map is then a homomorphism. That is decided by a chain of
+stabilisers, or by all elements, see `_faithful`. Where no generator moves a site, the group is that
+of the fibre maps and there is nothing to check.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
-from ._elements import SiteElement, cycles_of, signed_permutation
+from ._elements import SiteElement
+from ._faithful import generated_group
 from ._lattice import Lattice
 
 FloatArray = NDArray[np.float64]
+Layout = tuple[tuple[str, int], ...]
+
+_LONGEST_NAME = 200
+_SPECIAL = './\\$[]{}|"`*?'  # in module names, file names, formulas, markup and tables
+_RESERVED = ("none", "undecided", "not measured", "chance", "free", "final")
 
 
 def _orthogonal_map(
@@ -81,38 +80,84 @@ def _permutation(array: NDArray[np.generic], size: int, what: str) -> NDArray[np
     return images
 
 
+def valid_name(text: str) -> str:
+    """`text` in round brackets and without other special characters, to name a symmetry by."""
+    others = "".join(c for c in _SPECIAL if c not in "[]{}")
+    return text.translate(str.maketrans("[]{}", "()()", others))
+
+
+def check_name(name: object) -> None:
+    """Raise unless `name` can name a symmetry, its module in a network and its file.
+
+    Raises
+    ------
+    ValueError
+        If it is empty or long, has unprintable or special characters, or means something else.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"a symmetry has a name, got {name!r}")
+    special = [c for c in name if c in _SPECIAL or not c.isprintable()]
+    if special or name != name.strip() or len(name) > _LONGEST_NAME:
+        raise ValueError(
+            f"a symmetry is named {name[:60]!r}; a name has at most {_LONGEST_NAME} printable "
+            f"characters, none of {' '.join(_SPECIAL)}, and no space at its ends"
+        )
+    if name in _RESERVED:
+        raise ValueError(f"a symmetry is named {name!r}, which results use for something else")
+
+
 def checked_generators(
     name: str,
     lattice: Lattice,
     generators: Sequence[object],
-    fibre: Sequence[object] | None,
+    fibre: Sequence[object] | Mapping[str, Sequence[object]] | None,
     max_order: int,
-) -> tuple[SiteElement, ...]:
-    """The generators of a user as elements, each verified; see the module's docstring."""
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"a symmetry has a name, got {name!r}")
+    internal: bool = False,
+) -> tuple[tuple[SiteElement, ...], Layout]:
+    """The generators of a user as elements, and names and sizes of their fibres, each verified."""
+    check_name(name)
     generators = list(generators)
     if not generators:
         raise ValueError(f"{name} has no generators; the group of one element is trivial()")
-    if fibre is not None and len(fibre) != len(generators):
-        raise ValueError(
-            f"{name} has {len(generators)} generators but {len(fibre)} fibre maps: give one each"
-        )
-    size = 1 if fibre is None else _fibre_size(fibre[0], name)
+    fibres = fibre if isinstance(fibre, Mapping) else {} if fibre is None else {"": fibre}
+    blocks: dict[str, list[FloatArray]] = {}
+    for label, maps in fibres.items():
+        _check_label(name, label, isinstance(fibre, Mapping))
+        blocks[label] = _fibre_maps(name, len(generators), maps)
     elements = []
     for k, generator in enumerate(generators):
         sites, matrix = _orthogonal_map(generator, lattice.size, f"generator {k} of {name}")
-        fibre_map = np.eye(1)
-        if fibre is not None:
-            images, given = _orthogonal_map(fibre[k], size, f"fibre map {k} of {name}")
-            fibre_map = given if given is not None else np.eye(size)[:, images]
+        maps = [block[k] for block in blocks.values()]
+        fibre_map = scipy.linalg.block_diag(*maps) if maps else np.eye(1)
         elements.append(SiteElement(sites, None, matrix, fibre_map))
     checked = tuple(elements)
-    if all(_is_monomial(g) for g in checked):
-        _check_orders(name, checked)
+    if not internal:
+        _check_homomorphism(name, checked, max_order)
     else:
-        _check_homomorphism(name, checked, enumerate_group(name, checked, max_order))
-    return checked
+        generated_group(name, checked, max_order)
+    if not isinstance(fibre, Mapping):
+        return checked, ()
+    return checked, tuple((label, len(maps[0])) for label, maps in blocks.items())
+
+
+def _check_label(name: str, label: object, named: bool) -> None:
+    if named and (not isinstance(label, str) or "×" in label or label == "trivial"):
+        raise ValueError(
+            f"a fibre of {name} is named {label!r}: give a name other than 'trivial', without ×"
+        )
+
+
+def _fibre_maps(name: str, count: int, given: Sequence[object]) -> list[FloatArray]:
+    if len(given) != count:
+        raise ValueError(
+            f"{name} has {count} generators but {len(given)} fibre maps: give one each"
+        )
+    size = _fibre_size(given[0], name)
+    maps = []
+    for k, one in enumerate(given):
+        images, matrix = _orthogonal_map(one, size, f"fibre map {k} of {name}")
+        maps.append(matrix if matrix is not None else np.eye(size)[:, images])
+    return maps
 
 
 def _fibre_size(first: object, name: str) -> int:
@@ -120,31 +165,6 @@ def _fibre_size(first: object, name: str) -> int:
     if array is None or len(array) == 0:
         raise ValueError(f"fibre map 0 of {name} is neither a permutation nor a matrix: {first!r}")
     return len(array)
-
-
-def _is_monomial(g: SiteElement) -> bool:
-    return g.sites is not None and signed_permutation(g.fibre) is not None
-
-
-def _fixes_sites(g: SiteElement) -> bool:
-    if g.sites is None or g.signs is None:
-        return False
-    return bool((g.sites == np.arange(g.degree)).all() and (g.signs > 0).all())
-
-
-def _check_orders(name: str, generators: tuple[SiteElement, ...]) -> None:
-    """The order of a product on the fibre must divide its order on the sites."""
-    if all(_fixes_sites(g) for g in generators):
-        return
-    pairs = [a * b for a, b in itertools.combinations(generators, 2)]
-    rng = np.random.default_rng(0)
-    for g in (*generators, *pairs, *random_products(generators, 20, rng)):
-        order = _site_order(g)
-        if order % _fibre_order(g):
-            raise ValueError(
-                f"the fibre and site maps of {name} do not belong together: a product of "
-                f"generators has order {order} on the sites and {_fibre_order(g)} on the fibre"
-            )
 
 
 def random_products(
@@ -164,79 +184,12 @@ def random_products(
     return drawn
 
 
-def _site_order(g: SiteElement) -> int:
-    assert g.sites is not None
-    assert g.signs is not None
-    order = 1
-    for cycle in cycles_of(g.sites):
-        order = math.lcm(order, len(cycle) * (2 if np.prod(g.signs[cycle]) < 0 else 1))
-    fixed = g.sites == np.arange(g.degree)
-    return math.lcm(order, 2 if (g.signs[fixed] < 0).any() else 1)
-
-
-def _fibre_order(g: SiteElement) -> int:
-    signed = signed_permutation(g.fibre)
-    assert signed is not None
-    return _site_order(SiteElement(signed[0], signed[1], None, np.eye(1)))
-
-
-def _check_homomorphism(
-    name: str, generators: tuple[SiteElement, ...], elements: tuple[SiteElement, ...]
-) -> None:
-    if all(_fixes_sites(g) for g in generators):
+def _check_homomorphism(name: str, generators: tuple[SiteElement, ...], max_order: int) -> None:
+    group = generated_group(name, generators, max_order)
+    if all(g.fixes_sites for g in generators):
         return
-    one = np.eye(generators[0].fibre.shape[0])
-    for g in elements:
-        if _fixes_sites(g) and not np.allclose(g.fibre, one, atol=1e-7):
-            raise ValueError(
-                f"the fibre and site maps of {name} do not belong together: a product of "
-                "generators moves no site but acts on the fibre"
-            )
-
-
-_ENUMERATED: OrderedDict[tuple[SiteElement, ...], tuple[SiteElement, ...]] = OrderedDict()
-
-
-def enumerate_group(
-    name: str, generators: tuple[SiteElement, ...], max_order: int
-) -> tuple[SiteElement, ...]:
-    """Every element of the generated group, the identity first; ValueError above ``max_order``."""
-    if not generators:
-        return ()
-    found = _ENUMERATED.get(generators)
-    if found is None:
-        found = _breadth_first(name, generators, max_order)
-        _check_homomorphism(name, generators, found)
-        _ENUMERATED[generators] = found
-        while len(_ENUMERATED) > 16:
-            _ENUMERATED.popitem(last=False)
-    if len(found) > max_order:
-        raise ValueError(_too_large(name, max_order))
-    return found
-
-
-def _breadth_first(
-    name: str, generators: tuple[SiteElement, ...], max_order: int
-) -> tuple[SiteElement, ...]:
-    one = generators[0].identity_like()
-    found: dict[SiteElement, None] = {one: None}
-    frontier = [one]
-    while frontier:
-        reached = []
-        for a in frontier:
-            for g in generators:
-                b = g * a
-                if b not in found:
-                    found[b] = None
-                    reached.append(b)
-            if len(found) > max_order:
-                raise ValueError(_too_large(name, max_order))
-        frontier = reached
-    return tuple(found)
-
-
-def _too_large(name: str, max_order: int) -> str:
-    return (
-        f"{name} has more than max_order = {max_order} elements, or infinitely many; "
-        "give generators of a smaller group, or raise max_order"
-    )
+    if group.has_internal_elements:
+        raise ValueError(
+            f"the fibre and site maps of {name} do not belong together: a product of generators "
+            "moves no site but acts on the fibre (if it should, pass internal=True)"
+        )

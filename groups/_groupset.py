@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ._catalogue import cubic, with_own_name
+from ._catalogue import cubic, named_group, with_own_name
 from ._fibre import make_fibre
 from ._lattice import Lattice
 from ._order import is_inside, joined
@@ -32,30 +32,32 @@ class GroupSet:
 
     Parameters
     ----------
-    *members
-        Symmetries with different names, no two of them the same group.
+    *given
+        Symmetries with different names, no two of them the same group; or names, as in
+        ``GroupSet("z2", "p4", "flips(0)")``.
 
     Raises
     ------
     TypeError
-        If something else than a ``Symmetry`` is given.
+        If something else than a ``Symmetry`` or a name is given.
     ValueError
-        If there is no member, if two are the same or share a name, or if they do not act on one
-        lattice.
+        If there is no member, if a name is unknown, if two members are the same or share a name, or
+        if they do not act on one lattice.
     """
 
     members: tuple[Symmetry, ...]
 
-    def __init__(self, *members: Symmetry) -> None:
-        if not members:
+    def __init__(self, *given: Symmetry | str) -> None:
+        if not given:
             raise ValueError(
                 "a group set has at least one symmetry; for none at all, use trivial()"
             )
-        for member in members:
-            if not isinstance(member, Symmetry):
+        for member in given:
+            if not isinstance(member, Symmetry | str):
                 raise TypeError(
                     f"a group set is made of symmetries, got {member!r}{_remedy(member)}"
                 )
+        members = tuple(named_group(m) if isinstance(m, str) else m for m in given)
         for a, b in itertools.combinations(members, 2):
             if a.name == b.name:
                 raise ValueError(f"two symmetries are named {a.name}: names must differ")

@@ -3,12 +3,8 @@
 Catalogue symmetries compare by their translations and point matrices. Where a generator-defined
 group is involved, both are taken on its lattice, and every generator of the smaller must be an
 element of the larger. Against a catalogue symmetry that is decided at once: the image of one site
-leaves one candidate for each point matrix. Against a generated group, first by its orbits on pairs
-of indices (a necessary condition), then by its elements where there are few. A group too large for
-that (S₁₀₀) is taken to contain whatever preserves its orbits on pairs: every linear map that is
-equivariant to it is then equivariant to the smaller group, which is all that paths and bases use.
-With more than 1,000 signed points (500 basis vectors of fibre ⊗ sites) the pairs are too many and
-orbits of single points stand in: a necessary condition only, so the answer may be a wrong yes.
+leaves one candidate for each point matrix. Against a generated group, by a chain of stabilisers on
+points that it permutes faithfully: exact whatever its order.
 """
 
 from __future__ import annotations
@@ -17,19 +13,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-import scipy.sparse
-from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
+import scipy.linalg
 
-from ._action import Action
 from ._elements import Element, LatticeElement, SiteElement
-from ._generators import enumerate_group
+from ._faithful import generated_group
+from ._generators import Layout
 from ._lattice import Lattice
 from ._matrices import closure, permutes_unequal_axes
 from ._symmetry import Symmetry
-
-FEW = 10_000
-PAIRS = 1_000_000
 
 
 def as_site_element(g: Element, fibre_size: int) -> SiteElement:
@@ -42,6 +33,35 @@ def as_site_element(g: Element, fibre_size: int) -> SiteElement:
     return SiteElement(g.sites, g.signs, g.matrix, np.eye(fibre_size), g.name)
 
 
+def lift(g: Element, own: Layout, layout: Layout) -> SiteElement:
+    """The same element on the fibres of ``layout``: the identity on those that are not its own."""
+    if not isinstance(g, SiteElement):
+        return as_site_element(g, max(1, sum(size for _, size in layout)))
+    if own == layout:
+        return g
+    blocks, start = {}, 0
+    for name, size in own:
+        blocks[name] = g.fibre[start : start + size, start : start + size]
+        start += size
+    maps = [blocks.get(name, np.eye(size)) for name, size in layout]
+    fibre = scipy.linalg.block_diag(*maps) if maps else np.eye(1)
+    return SiteElement(g.sites, g.signs, g.matrix, fibre, g.label)
+
+
+def common_layout(symmetries: Sequence[Symmetry]) -> Layout:
+    """All fibres of the symmetries, each once; ValueError if one has two sizes."""
+    found: dict[str, int] = {}
+    for symmetry in symmetries:
+        for name, size in symmetry.layout:
+            if found.setdefault(name, size) != size:
+                sizes = sorted({found[name], size})
+                raise ValueError(
+                    f"{_listed(symmetries)} act on fibres of different sizes {sizes}; give fibres "
+                    'names where they are different ones, fibre={"name": maps}'
+                )
+    return tuple(found.items())
+
+
 @lru_cache(maxsize=4096)
 def is_inside(smaller: Symmetry, larger: Symmetry) -> bool:
     """Whether every element of ``smaller`` is one of ``larger``."""
@@ -52,28 +72,24 @@ def is_inside(smaller: Symmetry, larger: Symmetry) -> bool:
             return False
         dim = smaller.dim or 0
         return set(smaller.point_in(dim)) <= set(larger.point_in(dim))
-    lattice = _common_lattice((smaller, larger))
+    lattice = common_lattice((smaller, larger))
     if lattice is None:
         return False
-    if smaller.has_fibre and larger.has_fibre and smaller.fibre_size != larger.fibre_size:
+    try:
+        layout = common_layout((smaller, larger))
+    except ValueError:
         return False
-    size = max(smaller.fibre_size, larger.fibre_size)
-    generators = [as_site_element(g, size) for g in smaller.generators(lattice)]
+    generators = [lift(g, smaller.layout, layout) for g in smaller.generators(lattice)]
     if larger.is_catalogue:
         return all(_in_catalogue(g, larger, lattice) for g in generators)
-    lifted = tuple(as_site_element(g, size) for g in larger.site_generators)
+    lifted = tuple(lift(g, larger.layout, layout) for g in larger.site_generators)
     if set(generators) <= {*lifted, *(g.inverse() for g in lifted)}:
         return True
-    if not _preserves_pairs(generators, lifted):
-        return False
-    try:
-        elements = set(enumerate_group(larger.name, lifted, min(FEW, larger.max_order)))
-    except ValueError:
-        return True
-    return set(generators) <= elements
+    group = generated_group(larger.name, lifted, larger.max_order)
+    return all(g in group for g in generators)
 
 
-def _common_lattice(symmetries: Sequence[Symmetry]) -> Lattice | None:
+def common_lattice(symmetries: Sequence[Symmetry]) -> Lattice | None:
     """The lattice that the generator-defined ones share, if all act on it."""
     lattices = {s.lattice for s in symmetries if s.lattice is not None}
     if len(lattices) != 1:
@@ -106,40 +122,6 @@ def _in_catalogue(g: SiteElement, symmetry: Symmetry, lattice: Lattice) -> bool:
     return False
 
 
-def _preserves_pairs(smaller: Sequence[SiteElement], larger: Sequence[SiteElement]) -> bool:
-    """Whether the elements preserve the orbits of ``larger`` on pairs (single ones when many).
-
-    The points are ±e_i for the basis vectors e_i of fibre ⊗ sites. Says yes where something is no
-    signed permutation: then the elements decide.
-    """
-    points = [_signed_points(g) for g in (*larger, *smaller)]
-    moves = [p for p in points if p is not None]
-    if len(moves) < len(points):
-        return True
-    size = len(moves[0])
-    if size * size <= PAIRS:
-        moves = [(p[:, None] * size + p[None, :]).ravel() for p in moves]
-        size *= size
-    known, tried = moves[: len(larger)], moves[len(larger) :]
-    rows = np.tile(np.arange(size), len(known))
-    graph = scipy.sparse.coo_array(
-        (np.ones(len(rows), np.int8), (rows, np.concatenate(known))), shape=(size, size)
-    )
-    _, orbit = connected_components(graph, directed=False)
-    return all(np.array_equal(orbit, orbit[p]) for p in tried)
-
-
-def _signed_points(g: SiteElement) -> NDArray[np.intp] | None:
-    """The permutation of the points +e_i (number 2i) and −e_i (number 2i + 1)."""
-    signed = Action(g.fibre, g.sites, g.signs, g.matrix).signed()
-    if signed is None:
-        return None
-    moved, signs = signed
-    minus = (signs < 0).astype(np.intp)
-    points: NDArray[np.intp] = np.stack([2 * moved + minus, 2 * moved + 1 - minus], axis=1)
-    return points.ravel()
-
-
 def joined(symmetries: Sequence[Symmetry], name: str) -> Symmetry:
     """The group that the symmetries generate together.
 
@@ -155,17 +137,15 @@ def joined(symmetries: Sequence[Symmetry], name: str) -> Symmetry:
         matrices = {m for s in symmetries for m in s.point}
         translations = any(s.translations for s in symmetries)
         return Symmetry(name, dim, translations, closure(matrices, dim))
-    lattice = _common_lattice(symmetries)
+    lattice = common_lattice(symmetries)
     if lattice is None:
         raise ValueError(f"{_listed(symmetries)} do not act on one and the same lattice")
-    sizes = {s.fibre_size for s in symmetries if s.has_fibre}
-    if len(sizes) > 1:
-        raise ValueError(f"{_listed(symmetries)} act on fibres of different sizes {sorted(sizes)}")
-    size = max(sizes, default=1)
-    lifted = [as_site_element(g, size) for s in symmetries for g in s.generators(lattice)]
+    layout = common_layout(symmetries)
+    lifted = [lift(g, s.layout, layout) for s in symmetries for g in s.generators(lattice)]
     bound = max(s.max_order for s in symmetries)
     generators = tuple(dict.fromkeys(g for g in lifted if not g.is_identity)) or tuple(lifted[:1])
-    return Symmetry(name, lattice.dim, False, (), lattice, generators, bound)
+    named = layout if any(label for label, _ in layout) else ()
+    return Symmetry(name, lattice.dim, False, (), lattice, generators, bound, named)
 
 
 def _listed(symmetries: Sequence[Symmetry]) -> str:

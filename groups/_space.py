@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from ._action import Action
 from ._elements import Element, LatticeElement, SiteElement
 from ._fibre import Fibre, make_fibre
+from ._generators import valid_name
 from ._lattice import Lattice
 from ._matrices import identity, site_permutation
-from ._order import as_site_element, is_inside
+from ._order import is_inside, lift
 from ._symmetry import Symmetry
 
 Tensor = TypeVar("Tensor")
@@ -81,21 +82,21 @@ class FeatureSpace:
     def generators(self, symmetry: Symmetry) -> tuple[Element, ...]:
         """Generators of a member: a step along each axis, then those of its point group."""
         self._check_member(symmetry)
-        return self._lift(symmetry.generators(self._home))
+        return self._lift(symmetry, symmetry.generators(self._home))
 
     def elements(self, symmetry: Symmetry) -> Iterator[Element]:
         """All elements of a member, the identity first."""
         self._check_member(symmetry)
         if symmetry.is_trivial:
             return iter((self.identity(),))
-        return (self._lift((g,))[0] for g in symmetry.elements(self._home))
+        return (self._lift(symmetry, (g,))[0] for g in symmetry.elements(self._home))
 
     def sample(self, symmetry: Symmetry, n: int, seed: int = 0) -> list[Element]:
         """n random elements of a member: uniform, or long random products of its generators."""
         self._check_member(symmetry)
         if symmetry.is_trivial:
             return [self.identity()] * n
-        return list(self._lift(symmetry.sample(self._home, n, seed)))
+        return list(self._lift(symmetry, symmetry.sample(self._home, n, seed)))
 
     def identity(self) -> Element:
         """The identity of the ambient group."""
@@ -119,7 +120,8 @@ class FeatureSpace:
         shape = (size,) * len(g.point) if isinstance(size, int) else tuple(size)
         if len(shape) != len(g.point):
             raise ValueError(f"a window for {g} has {len(g.point)} sides, got {shape}")
-        Symmetry(f"the window under {g}", len(shape), False, (g.point,)).check_lattice(shape)
+        name = valid_name(f"the window under {g}")
+        Symmetry(name, len(shape), False, (g.point,)).check_lattice(shape)
         return site_permutation(g.point, (0,) * len(shape), shape)
 
     def check(self, x: Any) -> None:
@@ -175,12 +177,11 @@ class FeatureSpace:
         """The lattice on which elements live: this one, or the generators' own."""
         return self.lattice if self.ambient.lattice is None else self.ambient.lattice
 
-    def _lift(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+    def _lift(self, symmetry: Symmetry, elements: Sequence[Element]) -> tuple[Element, ...]:
         """Elements of a member as elements of the ambient group."""
         if self.ambient.is_catalogue:
             return tuple(elements)
-        size = self.ambient.fibre_size
-        return tuple(as_site_element(g, size) for g in elements)
+        return tuple(lift(g, symmetry.layout, self.ambient.layout) for g in elements)
 
     def _check_member(self, symmetry: Symmetry) -> None:
         if not isinstance(symmetry, Symmetry):

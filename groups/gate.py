@@ -65,10 +65,10 @@ def cache_directory() -> Path | None:
     """Return the directory of escnn's cached results; ``None`` if it cannot be written."""
     import platformdirs
 
-    path = Path(platformdirs.user_cache_dir("groupella", appauthor=False)) / "escnn"
     try:
+        path = Path(platformdirs.user_cache_dir("groupella", appauthor=False)) / "escnn"
         path.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # a user without a home
         return None
     return path
 

@@ -29,6 +29,7 @@ ROOMS = (
     "data",
     "testing",
     "report",
+    "answers",
     "runs",
     "cli",
 )

@@ -3,7 +3,8 @@
 Beside its verdict and the test accuracy of its network stand
 
 * the grid: of the networks that obey one candidate each (or nothing), the one of highest held-out
-  likelihood. `select` trains them anyway; the grid's CPU time is their share of its time;
+  likelihood. `select` trains most of them anyway and the others are trained after it; the grid's
+  CPU time is that of all of them and of reading the data;
 * a plain CNN: three circular convolutions of width 3 with 32, 64 and 128 channels, batch
   normalisation, ReLU and pooling, the mean over sites and a linear map (sets: a multilayer
   perceptron), by Adam in one cycle to 0.005, for 60 epochs or the CPU time of `select`.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from groupella._files import file_name
 from groupella.decide import NONE, UNDECIDED
 from groupella.groups import GroupSet
 
@@ -34,25 +36,26 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from groupella.decide.claims import Consequence, Judgement
+    from groupella.training import FindSettings
 
 MOST_EPOCHS, PLAIN_LR, PLAIN_BATCH = 60, 0.005, 64
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What `select` found: its judgement, the table, and the test accuracy of its network."""
+    """What `select` found: its judgement, the table, and the test accuracy of its network.
+
+    `read` is the CPU time at which the data had been read.
+    """
 
     judgement: Judgement
     consequences: Sequence[Consequence]
     accuracy: float
     groups: GroupSet
     data: tuple[Tensor, Tensor, Tensor, Tensor]
-
-    @property
-    def grid(self) -> Consequence:
-        """The network that is best on held-out data."""
-        rows = [row for row in self.consequences if row.name != "chance"]
-        return min(rows, key=lambda row: float("inf") if row.nll is None else row.nll)
+    classes: int
+    settings: FindSettings
+    read: float
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,14 @@ class SelectCase:
         began, started = time.perf_counter(), time.process_time()
         answer = (by_command if task.job else by_arrays)(task, workspace, self.seed)
         selected = time.process_time()
-        trained = grid_seconds(workspace / "run" / "candidates")
+        strict = [row.name for row in answer.consequences if not row.note]
+        trained = training_seconds(workspace / "run" / "candidates", strict)
         share = min(trained / max(time.perf_counter() - began, 1e-6), 1.0)
+        grid = best_of_grid(answer, workspace / "run" / "candidates")
+        gridded = time.process_time()
         plain = plain_accuracy(answer.data, selected - started, self.seed)
         done = time.process_time()
-        judgement, grid = answer.judgement, answer.grid
+        judgement = answer.judgement
         decided = judgement.obeys is not None
         return CaseResult(
             part=self.part,
@@ -102,14 +108,18 @@ class SelectCase:
                 "probabilities": {judgement.verdict: judgement.probability} if decided else {},
                 "reason": judgement.reason,
                 "findings": judgement.as_dict()["findings"],
+                "layers": judgement.as_dict()["layers"],
                 "consequences": [asdict(row) for row in answer.consequences],
                 "grid_verdict": NONE if grid.name == "free" else grid.name,
                 "accuracy": answer.accuracy,
                 "grid_accuracy": grid.accuracy,
                 "plain_accuracy": plain,
                 "select_seconds": selected - started,
-                "grid_seconds": share * (selected - started),
-                "plain_seconds": done - selected,
+                "grid_seconds": answer.read
+                - started
+                + share * (selected - started)
+                + (gridded - selected),
+                "plain_seconds": done - gridded,
             },
         )
 
@@ -122,13 +132,23 @@ def by_command(task: Task, workspace: Path, seed: int) -> Answer:
     workspace.mkdir(parents=True, exist_ok=True)
     job = Job(title="", seed=seed, search="confirm", **task.job(workspace, seed))
     data = job.load(progress=False)
+    read = time.process_time()
     done = run(job, workspace / "run", data=data, progress=False)
     content = done.content
     judgement, accuracy = content.selection.judgement, content.held_out.accuracy
     assert judgement is not None
     assert accuracy is not None
     arrays = (data.train_x, data.train_y, data.test_x, data.test_y)
-    return Answer(judgement, content.consequences, accuracy, job.group_set(), arrays)
+    return Answer(
+        judgement,
+        content.consequences,
+        accuracy,
+        job.group_set(),
+        arrays,
+        len(data.classes),
+        job.find_settings(),
+        read,
+    )
 
 
 def by_arrays(task: Task, workspace: Path, seed: int) -> Answer:
@@ -142,25 +162,51 @@ def by_arrays(task: Task, workspace: Path, seed: int) -> Answer:
     inputs, labels = task.arrays(np.random.default_rng(seed))
     x, y = torch.from_numpy(inputs), torch.from_numpy(np.unique(labels, return_inverse=True)[1])
     count = round((1 - TEST_SHARE) * len(y))
-    groups = task.groups()
+    groups, settings, classes = task.groups(), FindSettings(seed=seed), int(y.max()) + 1
+    read = time.process_time()
     found = find_symmetry(
         (x[:count], y[:count]),
         groups,
-        int(y.max()) + 1,
-        FindSettings(seed=seed),
+        classes,
+        settings,
         directory=workspace / "run" / "candidates",
         progress=False,
     )
     accuracy = accuracy_of(found.network, x[count:], y[count:])
     data = (x[:count], y[:count], x[count:], y[count:])
-    return Answer(found.judgement, found.consequences, accuracy, groups, data)
+    return Answer(
+        found.judgement, found.consequences, accuracy, groups, data, classes, settings, read
+    )
 
 
-def grid_seconds(directory: Path) -> float:
-    """Wall time of the trainings in a directory, but for the final one."""
+def best_of_grid(answer: Answer, directory: Path) -> Consequence:
+    """The network that is best on held-out data, of one for every candidate."""
+    from groupella.training import strict_networks
+
+    return best_row(
+        strict_networks(
+            answer.data[:2],
+            answer.groups,
+            answer.classes,
+            answer.settings,
+            directory=directory,
+            progress=False,
+        )
+    )
+
+
+def best_row(rows: Iterable[Consequence]) -> Consequence:
+    """The row of the highest held-out likelihood, but for chance."""
+    found = [row for row in rows if row.name != "chance"]
+    return min(found, key=lambda row: float("inf") if row.nll is None else row.nll)
+
+
+def training_seconds(directory: Path, names: Iterable[str]) -> float:
+    """Wall time of some of the trainings in a directory."""
     total = 0.0
-    for file in directory.glob("*/history.json"):
-        if file.parent.name != "final":
+    for name in names:
+        file = directory / file_name(name) / "history.json"
+        if file.exists():
             records = json.loads(file.read_text(encoding="utf-8"))
             total += sum(record["seconds"] for record in records)
     return total

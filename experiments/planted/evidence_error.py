@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,10 +46,11 @@ def trained(free: str, increments: bool, data: Data, steps: int = STEPS) -> Evid
     """A small network with all paths, fitted to the data, and its evidence."""
     torch.manual_seed(0)
     image, hidden = (CANDIDATES.space((4, 4), c, "trivial") for c in (1, 2))
+    options: dict[str, Any] = {"free": free, "increments": increments, "site_bias": False}
     network = nn.Sequential(
-        ResidualPathway(image, hidden, CANDIDATES, free=free, increments=increments),
+        ResidualPathway(image, hidden, CANDIDATES, **options),
         nn.Tanh(),
-        ResidualPathway(hidden, hidden, CANDIDATES, free=free, increments=increments),
+        ResidualPathway(hidden, hidden, CANDIDATES, **options),
         nn.Tanh(),
         nn.Flatten(),
         nn.Linear(hidden.size, 10),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,7 +56,7 @@ def check(
     The exit code is 1 if an error is above the tolerance, and 2 if the arguments are wrong or the
     error cannot be measured because the model fails or its output is not finite.
     """
-    from groupella.testing import equivariance_error
+    from groupella.testing import equivariance_error, likely_causes
 
     try:
         chosen = group_set(groups, free=False)
@@ -67,8 +68,9 @@ def check(
         sides = _sides(size)
         module: Any = _module(from_file(model), model)
         lattice = sides if len(sides) > 1 else sides * (chosen.ambient.dim or 2)
-        space_in = chosen.space(lattice, channels, "trivial")
-        space_out = None if out is None else _space_out(module, space_in, out, model)
+        space_in, space_out = _spaces(
+            module, chosen.space(lattice, channels, "trivial"), out, model
+        )
     except ValueError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
@@ -84,8 +86,14 @@ def check(
             raise typer.Exit(2) from problem
     measured = all(math.isfinite(e) for e in results.values())
     right = all(float(e) <= tolerance for e in results.values()) if measured else None
+    options: dict[str, Any] = {"seed": seed, "up_to_translation": pools}
+    hints = {
+        name: likely_causes(module, space_in, space_out, chosen[name], tolerance, **options)
+        for name, e in results.items()
+        if math.isfinite(e) and float(e) > tolerance
+    }
     if as_json:
-        errors = {name: _as_dict(e) for name, e in results.items()}
+        errors = {name: _as_dict(e, hints.get(name, ())) for name, e in results.items()}
         typer.echo(json.dumps({"errors": errors, "tolerance": tolerance, "right": right}))
     else:
         for name, e in results.items():
@@ -96,17 +104,19 @@ def check(
             else:
                 typer.echo(f"   ?  {wanted} under {name}: cannot be measured, {NOT_FINITE}")
             typer.echo(str(e))
+            for hint in hints.get(name, ()):
+                typer.echo(f"hint: {hint}")
     if right is None:
         raise typer.Exit(2)
     if not right:
         raise typer.Exit(1)
 
 
-def _as_dict(error: EquivarianceError) -> dict[str, Any]:
+def _as_dict(error: EquivarianceError, hints: Sequence[str]) -> dict[str, Any]:
     """For JSON, which has no NaN and no infinity."""
     worst = error.worst.element.name
     if math.isfinite(error):
-        return {"error": float(error), "worst": worst}
+        return {"error": float(error), "worst": worst, "hints": list(hints)}
     return {"error": None, "worst": worst, "reason": f"cannot be measured, {NOT_FINITE}"}
 
 
@@ -140,13 +150,33 @@ def _module(found: Any, name: str) -> Any:
     return made
 
 
-def _space_out(module: Any, space_in: Any, out: int, name: str) -> Any:
-    """The space of the output, whose lattice is found by calling the module."""
-    import torch
+def _spaces(module: Any, space_in: Any, out: int | None, name: str) -> tuple[Any, Any]:
+    """The spaces of input and output; a lattice that is not known is found by calling the module.
 
+    A module of escnn or e2cnn has field types, which say what the channels are.
+    """
+    from groupella.testing import field_space, library_of, output_shape
+
+    library = library_of(module)
+    if library is not None:
+        if module.in_type.size != space_in.channels:
+            raise ArgumentError(
+                f"{name} takes {module.in_type.size} channels ({module.in_type}): give --channels "
+                f"{module.in_type.size}"
+            )
+        space_in = field_space(module.in_type, space_in.lattice.shape, library)
+    if out is None:
+        return space_in, None
     try:
-        with torch.no_grad():
-            shape = module(torch.zeros(1, *space_in.shape)).shape
+        shape = output_shape(module, space_in)
     except (Exception, SystemExit) as error:
         raise ArgumentError(f"{name} fails on {space_in}: {_in_a_line(error)}") from error
-    return space_in.with_channels(out).with_lattice(tuple(shape[2:]))
+    if len(shape) != space_in.lattice.dim + 1:
+        raise ArgumentError(
+            f"{name} gives outputs of shape {shape}, which are no images: leave --out away"
+        )
+    if out != shape[0]:
+        raise ArgumentError(f"{name} gives {shape[0]} channels, not {out}: give --out {shape[0]}")
+    if library is not None:
+        return space_in, field_space(module.out_type, shape[1:], library)
+    return space_in, space_in.with_channels(out).with_lattice(shape[1:])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from groupella._schema import print_json
 from groupella.runs import Job
 
 from ._select import answer, tell
@@ -46,6 +46,7 @@ def demo(
 
     from groupella.report import obeys, write_report
     from groupella.runs.directory import Assignment
+    from groupella.runs.record import check_ours
 
     # The networks are small: on a busy machine threads would only wait for each other.
     torch.set_num_threads(1)
@@ -53,6 +54,7 @@ def demo(
     place = out or Path("runs") / f"demo-{seed}"
     done = []
     with plain_errors("demo"):
+        check_ours(place, ["report.html"])
         for job in demo_jobs(seed):
             if not as_json:
                 typer.echo(f"\n{job.title}  (labels obey {job.obeys})")
@@ -77,7 +79,7 @@ def demo(
             "tasks": [answer(one) for one in done],
             "report": str(report),
         }
-        typer.echo(json.dumps(found))
+        typer.echo(print_json(found))
     else:
         typer.echo(f"\n{words}")
         made = "That is how the labels were made." if right else "The labels were made differently!"

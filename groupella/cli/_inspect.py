@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from groupella._schema import print_json
 
 from ._select import answer, show
 from .errors import plain_errors
@@ -30,21 +31,20 @@ def inspect(
 
       groupella inspect runs/demo-0/p4 --json
 
-    A report that is missing is written again.
+    All files of the run are verified first. --redraw writes again what is drawn from report.json.
     """
     from rich.console import Console
 
     from groupella.report import errors_table
-    from groupella.runs.directory import load, write
+    from groupella.runs.directory import load
+    from groupella.runs.directory import redraw as draw_again
 
     with plain_errors("inspect"):
-        done = load(run)
-        if redraw or not done.report.exists():
-            write(done.directory, done.content)
+        done = draw_again(run) if redraw else load(run)
     if as_json:
         found = {**answer(done), "job": done.job.as_dict()}
         found["selection"] = done.content.selection.as_dict()
-        typer.echo(json.dumps(found))
+        typer.echo(print_json(found))
         return
     if done.content.errors:
         Console().print(errors_table(done.content.errors))

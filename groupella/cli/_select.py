@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,16 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from groupella._files import file_name
+from groupella._schema import print_json
 from groupella.runs.spelling import ArgumentError, complete_groups, group_set, one_group, seconds
 
 from .errors import plain_errors, saving
 from .options import Alpha, AsJson, DataDir, Epochs, Groups, Seed, TrainSize, complete_data
 
 if TYPE_CHECKING:
-    from groupella.runs import Done
+    from groupella.runs import Done, Job
 
 WIDE = 130  # columns that the full table needs
 LEAST_EPOCHS = 4
+LONGEST_NAME = 80  # letters of a directory's name, without the digest
 
 
 def select(
@@ -30,7 +31,7 @@ def select(
     data: Annotated[
         str,
         typer.Option(
-            help="Data set such as mnist:rotated, .npz file, or folder of images.",
+            help="Data set such as mnist:rotated, .npz or .csv file, or folder of images.",
             autocompletion=complete_data,
         ),
     ] = "digits:quadrants",
@@ -47,6 +48,12 @@ def select(
             help="Subgroup of --motion: labels also tell how an image was moved, up to this group. "
             "By default labels stay the same.",
             autocompletion=complete_groups,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="classes, regression or multilabel (default: as the targets of the data are)."
         ),
     ] = None,
     paths: Annotated[
@@ -84,50 +91,59 @@ def select(
 
       groupella select --groups my_groups.py:GROUPS --data my_images.npz --json
 
+      groupella select --groups permutations --data sets.npz --task regression
+
       groupella select --groups z2,p4,p4m --data digits --motion p4m --obeys p4
 
     Ctrl-C saves a checkpoint; rerun the command to resume. A finished run is not repeated.
     """
+    from groupella.data import KINDS
     from groupella.runs import Job
     from groupella.runs.directory import Assignment
     from groupella.runs.jobs import TRAINING
 
     moved = "" if motion is None else f" moved by {motion}"
     moved += "" if obeys is None else f" with labels that obey {obeys}"
-    place = out or Path("runs") / _name(data, groups, seed, motion, obeys)
-    with plain_errors("select"), _enough_memory(groups), saving(place):
-        group_set(groups)
+    search = "confirm" if paths is None else "paths"
+    training = TRAINING if search == "paths" else {}
+    job = Job(
+        title=f"Which of {groups.replace(',', ', ')} does {data}{moved} obey?",
+        data=data,
+        groups=groups,
+        motion=motion,
+        obeys=obeys,
+        size=size,
+        train_size=train_size,
+        paths=paths,
+        increments=paths is None,
+        alpha=alpha,
+        seed=seed,
+        search=search,
+        training=training if epochs is None else {**training, "epochs": epochs},
+        task=task,
+    )
+    with plain_errors("select"), _enough_memory(groups):
         limit = seconds(budget)
-        if obeys is not None and motion is None:
-            raise ArgumentError(f"--obeys {obeys} requires --motion")
-        for one in (motion, obeys):
-            if one is not None:
-                one_group(one)
-        search = "confirm" if paths is None else "paths"
-        training = TRAINING if search == "paths" else {}
-        if epochs is not None and search == "confirm" and epochs < LEAST_EPOCHS:
-            raise ArgumentError(
-                f"--epochs {epochs} is too short to learn anything: give at least {LEAST_EPOCHS}"
-            )
-        job = Job(
-            title=f"Which of {groups.replace(',', ', ')} does {data}{moved} obey?",
-            data=data,
-            groups=groups,
-            motion=motion,
-            obeys=obeys,
-            size=size,
-            train_size=train_size,
-            paths=paths,
-            increments=paths is None,
-            alpha=alpha,
-            seed=seed,
-            search=search,
-            training=training if epochs is None else {**training, "epochs": epochs},
-        )
-        work = Assignment(job, place, limit if epochs is None else None, data_dir)
-        done = work.do(not as_json, lambda text: None if as_json else typer.echo(text, err=True))
+        place = out or Path("runs") / _name(job, None if epochs is not None else limit)
+        with saving(place):
+            group_set(groups, points=3)  # only whether they can be understood
+            if task is not None and task not in KINDS:
+                raise ArgumentError(f"no --task {task}; expected one of {', '.join(KINDS)}")
+            if obeys is not None and motion is None:
+                raise ArgumentError(f"--obeys {obeys} requires --motion")
+            for one in (motion, obeys):
+                if one is not None:
+                    one_group(one)
+            if epochs is not None and search == "confirm" and epochs < LEAST_EPOCHS:
+                raise ArgumentError(
+                    f"--epochs {epochs} is too short to learn anything: give at least "
+                    f"{LEAST_EPOCHS}"
+                )
+            work = Assignment(job, place, limit if epochs is None else None, data_dir)
+            say = lambda text: None if as_json else typer.echo(text, err=True)  # noqa: E731
+            done = work.do(not as_json, say)
     if as_json:
-        typer.echo(json.dumps(answer(done)))
+        typer.echo(print_json(answer(done)))
     else:
         show(done)
 
@@ -159,6 +175,7 @@ def show(done: Done) -> None:
 def tell(done: Done) -> None:
     """Print the table, with all numbers if the terminal is wide enough, and the sentence."""
     from rich.console import Console
+    from rich.text import Text
 
     from groupella.report import consequences_table, sentence, shares_table
 
@@ -168,7 +185,7 @@ def tell(done: Done) -> None:
         console.print(consequences_table(done.content.consequences))
     else:
         console.print(selection.table() if console.width >= WIDE else shares_table(selection))
-    console.print(f"[bold]{sentence(selection)}[/bold]", highlight=False)
+    console.print(Text(sentence(selection), style="bold"))
 
 
 def answer(done: Done) -> dict[str, Any]:
@@ -192,7 +209,9 @@ def answer(done: Done) -> dict[str, Any]:
     }
 
 
-def _name(data: str, groups: str, seed: int, *moved: str | None) -> str:
-    stem = Path(data).stem if "/" in data else data
-    text = "-".join([stem, *filter(None, moved), groups, str(seed)])
-    return file_name(text)
+def _name(job: Job, budget: float | None) -> str:
+    """What the job is about, in words, and a digest that differs between jobs."""
+    stem = Path(job.data).stem if "/" in job.data else job.data
+    words = (stem, job.motion, job.obeys, job.groups, str(job.seed))
+    text = "-".join(word for word in words if word)[:LONGEST_NAME]
+    return file_name(f"{text}-{job.digest(budget)}")

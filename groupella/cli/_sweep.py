@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -12,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from groupella._schema import print_json
 from groupella.runs.spelling import ArgumentError, group_set
 
 from .errors import plain_errors, saving
-from .options import Alpha, AsJson, DataDir, Groups, TrainSize, complete_data
+from .options import LARGEST_SEED, Alpha, AsJson, DataDir, Groups, TrainSize, complete_data
 
 if TYPE_CHECKING:
     from groupella.runs.engines import Engine
 
 ENGINES = ("local", "ray")
+MOST_SEEDS = 10_000
 
 
 def sweep(
@@ -115,7 +116,7 @@ def sweep(
                 on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
             )
     found = summary(rows, done)
-    typer.echo(json.dumps(found) if as_json else table(found))
+    typer.echo(print_json(found) if as_json else table(found))
 
 
 def _check_different(option: str, given: Sequence[str]) -> None:
@@ -151,6 +152,10 @@ def seed_list(text: str) -> list[int]:
         if match is None:
             raise ArgumentError(f"expected seeds such as 0-4 or 0,3,7; got {text!r}")
         first, last = int(match[1]), int(match[2] or match[1])
+        if last > LARGEST_SEED:
+            raise ArgumentError(f"a seed is at most {LARGEST_SEED}, got {last}")
+        if len(found) + last - first >= MOST_SEEDS:
+            raise ArgumentError(f"--seeds {text} are more than {MOST_SEEDS:,} runs per data set")
         found += range(first, last + 1)
     if not found or len(set(found)) != len(found):
         raise ArgumentError(f"seeds must be different numbers; got {text!r}")

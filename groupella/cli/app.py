@@ -19,9 +19,11 @@ from ._check import check
 from ._data import data
 from ._demo import demo
 from ._doctor import doctor
+from ._export import export
 from ._inspect import inspect
 from ._select import select
 from ._sweep import sweep
+from .start import main
 
 __all__ = ["app", "main"]
 
@@ -36,6 +38,7 @@ app.command()(check)
 app.add_typer(data, name="data")
 app.command()(demo)
 app.command()(doctor)
+app.command()(export)
 app.command()(inspect)
 app.command()(select)
 app.command()(sweep)
@@ -62,14 +65,3 @@ def _groupella(
     ] = False,
 ) -> None:
     pass
-
-
-def main() -> None:
-    """Run the command line."""
-    try:
-        app()
-    except ModuleNotFoundError as error:
-        if error.name != "escnn":
-            raise
-        typer.echo(error, err=True)
-        raise SystemExit(1) from None

@@ -8,6 +8,8 @@ import typer
 
 from groupella.runs.spelling import complete_groups
 
+LARGEST_SEED = 2**63 - 1
+
 
 def complete_data(incomplete: str) -> list[str]:
     """Names of data sets, alone and with each transformation."""
@@ -20,11 +22,14 @@ def complete_data(incomplete: str) -> list[str]:
 Groups = Annotated[
     str,
     typer.Option(
-        help="Groups to choose from: names, or my_groups.py:GROUPS.",
+        help="Groups to choose from: names, or my_groups.py:GROUPS, which runs that file.",
         autocompletion=complete_groups,
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Random seed for data, weights and batch order.")]
+Seed = Annotated[
+    int,
+    typer.Option(min=0, max=LARGEST_SEED, help="Random seed for data, weights and batch order."),
+]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Number of epochs, instead of a budget.")]
 Alpha = Annotated[int, typer.Option(min=1, help="Width of the networks.")]
 TrainSize = Annotated[

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from groupella.nn.shared_maps import Sharing, taping
+from groupella.nn.shared_maps import SharedLinearMap, Sharing, taping
 
+from ._attention import attention_forward
+from ._loose import check_used, loose_factors, sample_gradients
 from ._modes import Columns
 from ._piecewise import PiecewiseLinear
 from ._plan import Plan
-from ._stock import is_stock, stock_forward, stock_maps
+from ._stock import computes, is_stock, stock_forward, stock_maps
 from ._tape import BatchTape, Factors
 
 
@@ -28,13 +31,31 @@ class Collector:
     approximation: str = "expand"
     sharing: Sharing | None = None
     relayout: bool = True
+    checked: bool = False
 
     def factors(self, x: Tensor) -> dict[str, Factors]:
         """The factors of one batch, from one forward and one backward pass per column."""
         f, root, tape = self.forward(x)
         for r in range(root.shape[2]):
             tape.backward(f, root[:, :, r], last=r == root.shape[2] - 1)
-        return tape.factors
+        loose = self.loose(tape, x)
+        if not loose:
+            return tape.factors
+        return {**tape.factors, **loose_factors(self.network, loose, x, root)}
+
+    def loose(self, tape: BatchTape, x: Tensor) -> list[str]:
+        """Parameters that must have a block and that no linear map on the tape covers."""
+        names = self.plan.missing(tape.factors)
+        if names and self.plan.keep:
+            raise ValueError(
+                f"No shared linear map covers the parameter(s) {', '.join(names)}, so their "
+                "curvature has no derivative: give their module a method shared_maps() and "
+                f"record() its maps in forward(), or leave them out with ignore={names!r}."
+            )
+        if names and not self.checked:
+            check_used(self.network, names, x)
+            self.checked = True
+        return names
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, BatchTape]:
         """Network outputs (N, K), the columns (N, K, R) and the tape with all input grams."""
@@ -71,24 +92,79 @@ def listening(network: nn.Module, tape: BatchTape, relayout: bool) -> Iterator[N
     With `relayout` stock convolutions may put channels last in memory.
     """
 
-    def forward_of(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    def forward_of(module: nn.Module) -> Callable[..., Any]:
+        if isinstance(module, nn.MultiheadAttention):
+            return attention_forward(module, tape)
+
         def forward(input: Tensor) -> Tensor:
             y = stock_forward(module, input, relayout)
-            for shared_map in stock_maps(module, input):
-                tape(module, shared_map, input, y)
+            x = input if input.is_floating_point() else y
+            seen = input if tape.differentiable else input.detach()
+            for shared_map in stock_maps(module, seen):
+                tape(module, shared_map, x, y)
             return y
 
         return forward
 
-    stock = [m for m in network.modules() if is_stock(m)]
+    stock = [m for m in network.modules() if is_stock(m) or computes(m, (nn.MultiheadAttention,))]
+    fast = torch.backends.mha.get_fastpath_enabled()
     try:
+        # The fast path of a transformer's layer does not call the layers in it.
+        torch.backends.mha.set_fastpath_enabled(False)
         for module in stock:
             vars(module)["forward"] = forward_of(module)
         with taping(tape):
             yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
         for module in stock:
             vars(module).pop("forward", None)
+
+
+def check_coverage(network: nn.Module, x: Tensor, ignore: Sequence[str] = ()) -> None:
+    """Raise unless curvature can be computed for every trainable parameter that is not ignored.
+
+    One forward pass of two samples; no factors are formed.
+
+    Parameters
+    ----------
+    network, ignore
+        As in `curvature`.
+    x
+        Some inputs.
+
+    Raises
+    ------
+    ValueError
+        As `curvature` would, after training.
+    """
+    plan = Plan.of(network, ignore, False)
+    x = x[:2]
+    tape = _Coverage(plan.names, len(x))
+    with undisturbed(network, frozenset()):
+        with torch.no_grad(), listening(network, tape, relayout=False):
+            f = network(x)
+        loose = plan.missing(tape.covered)
+        if loose:
+            check_used(network, loose, x)
+            root = f.flatten(1).new_ones(len(x), f[0].numel(), 1)
+            for _ in sample_gradients(network, loose, x, root):
+                pass
+
+
+class _Coverage(BatchTape):
+    """Only notes which parameters are covered."""
+
+    def __init__(self, names: Mapping[int, str], batch: int) -> None:
+        super().__init__(names, batch)
+        self.covered: set[str] = set()
+
+    def __call__(
+        self, module: nn.Module, shared_map: SharedLinearMap, x: Tensor, y: Tensor
+    ) -> None:
+        name = self.name_of(module, shared_map, y)
+        if name is not None:
+            self.covered.add(name)
 
 
 @contextmanager

@@ -77,7 +77,9 @@ def curvature(
     Parameters
     ----------
     network
-        Any module whose trainable parameters are covered by shared linear maps.
+        Any module. Linear maps get Kronecker factors: `nn.Linear`, `nn.ConvNd`, the projections of
+        `nn.MultiheadAttention`, our paths, and layers of your own with `shared_maps`. All other
+        parameters get exact blocks, or exact diagonals where they are large.
     likelihood
         One of `groupella.evidence.likelihoods`.
     data
@@ -111,8 +113,8 @@ def curvature(
     Raises
     ------
     ValueError
-        If a trainable parameter is covered by no shared linear map and not ignored, or if there are
-        no data.
+        If the outputs do not depend on a trainable parameter that is not ignored, if its exact
+        block cannot be computed sample by sample, or if there are no data.
 
     References
     ----------
@@ -140,6 +142,5 @@ def collect(collector: Collector, inputs: Inputs, group: Any) -> Curvature:
             sums.add(collector.factors(x), x.shape[0])
     if not sums.count:
         raise ValueError("There are no data.")
-    plan.check(sums.factors)
     seen = sums.all_reduce(inputs.seen, group) if parallel else inputs.seen
     return Curvature(dict(sums.blocks(network, seen)), seen)

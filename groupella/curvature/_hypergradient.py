@@ -115,6 +115,7 @@ def _second_pass(
     with undisturbed(collector.network, collector.plan.keep):
         for x in inputs:
             f, root, tape = collector.forward(x)
+            collector.loose(tape, x)
             copy = root.detach().requires_grad_()
             of_root = torch.zeros_like(copy)
             for r in range(root.shape[2]):

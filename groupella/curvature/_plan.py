@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from torch import nn
@@ -23,12 +24,7 @@ class Plan:
     ) -> Plan:
         parameters = dict(network.named_parameters())
         trainable = {name for name, p in parameters.items() if p.requires_grad}
-        ignored = set()
-        for pattern in ignore:
-            matches = {name for name in parameters if fnmatchcase(name, pattern)}
-            if not matches:
-                raise ValueError(f"ignore: no parameter is called {pattern!r}.")
-            ignored |= matches
+        ignored = set(matching(network, ignore))
         if isinstance(differentiable, bool):
             keep = frozenset(trainable if differentiable else ())
             required = frozenset(trainable - ignored)
@@ -41,13 +37,27 @@ class Plan:
         names = {id(parameters[name]): name for name in trainable - ignored}
         return cls(names, required, keep)
 
-    def check(self, covered: Collection[str]) -> None:
-        """Raise if a parameter got no block."""
-        missing = sorted(self.required.difference(covered))
-        if missing:
-            raise ValueError(
-                f"No shared linear map covers the parameter(s) {', '.join(missing)}: either "
-                "forward() does not call their module, or it is none that we know (nn.Linear, "
-                "nn.Conv1d to nn.Conv3d, our paths). Give it a method shared_maps() and record() "
-                f"its maps in forward(), or leave them out on purpose with ignore={missing!r}."
-            )
+    def missing(self, covered: Collection[str]) -> list[str]:
+        """The required parameters that are not covered."""
+        return sorted(self.required.difference(covered))
+
+
+def matching(network: nn.Module, ignore: Sequence[str]) -> tuple[str, ...]:
+    """The parameters that names or patterns such as "norm.*" stand for, in the network's order.
+
+    Raises
+    ------
+    ValueError
+        If a name or pattern fits no parameter.
+    TypeError
+        If `ignore` is a string instead of a sequence of them.
+    """
+    if isinstance(ignore, str):
+        raise TypeError(f"ignore is a sequence of names or patterns, got {ignore!r}: [{ignore!r}]")
+    names = [name for name, _ in network.named_parameters()]
+    for pattern in ignore:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            near = get_close_matches(pattern, names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"ignore: no parameter is called {pattern!r}.{hint}")
+    return tuple(n for n in names if any(fnmatchcase(n, pattern) for pattern in ignore))

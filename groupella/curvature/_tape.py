@@ -76,25 +76,28 @@ class BatchTape:
         self._approximation = APPROXIMATIONS[approximation]
         self._sharing = sharing
         self._start = torch.zeros((), requires_grad=True)
+        self._mixed: set[str] = set()
 
     def __call__(
         self, module: nn.Module, shared_map: SharedLinearMap, x: Tensor, y: Tensor
     ) -> None:
-        parameter = getattr(module, shared_map.weight)
-        name = self._names.get(id(parameter))
-        if name is None:
+        name = self.name_of(module, shared_map, y)
+        if name is None or name in self._mixed:
             return
-        if y.shape[0] != self._batch:
-            raise ValueError(
-                f"{name}: the output has {y.shape[0]} samples along its first axis, the batch has "
-                f"{self._batch}. Keep the batch axis first and fold nothing into it."
-            )
+        parameter = getattr(module, shared_map.weight)
         if isinstance(shared_map, BlockMap):
             sharing = self._approximation.sharing or self._sharing or shared_map.sharing
             shared_map = replace(shared_map, sharing=sharing)
         with torch.set_grad_enabled(self.differentiable):
             gram = self._approximation.input_gram(shared_map, x)
-        d_out = shared_map.as_blocks(parameter.detach()).shape[1]
+        split = shared_map.as_blocks(parameter.detach()).shape
+        before = self.factors.get(name)
+        if before is not None and before.shared_map.as_blocks(parameter.detach()).shape != split:
+            # Tied weights, such as an embedding that is also the last layer: no common factors.
+            self._mixed.add(name)
+            del self.factors[name]
+            return
+        d_out = split[1]
         terms = self._batch * self._approximation.terms(shared_map)
         nothing = gram.new_zeros(1, d_out, d_out)
         new = Factors(shared_map, gram, nothing, terms, terms)
@@ -108,6 +111,16 @@ class BatchTape:
         else:
             self.factors[name] = new
         self._watch(name, shared_map, y)
+
+    def name_of(self, module: nn.Module, shared_map: SharedLinearMap, y: Tensor) -> str | None:
+        """The parameter of a map in the network; None if it gets no block."""
+        name = self._names.get(id(getattr(module, shared_map.weight)))
+        if name is not None and y.shape[0] != self._batch:
+            raise ValueError(
+                f"{name}: the output has {y.shape[0]} samples along its first axis, the batch has "
+                f"{self._batch}. Keep the batch axis first and fold nothing into it."
+            )
+        return name
 
     def backward(self, f: Tensor, column: Tensor, last: bool) -> None:
         """Add the output grams of one column (N, K) of the likelihood's root."""
@@ -152,6 +165,8 @@ class BatchTape:
     def add_outputs(self, maps: list[tuple[str, SharedLinearMap]], g: Tensor) -> None:
         """Add the output grams of maps whose common output has the gradient g."""
         for name, shared_map in maps:
+            if name in self._mixed:
+                continue
             total = self.factors[name]
             if isinstance(shared_map, BlockMap) and not self.differentiable:
                 total.output_gram = shared_map.add_output_gram(total.output_gram, g)

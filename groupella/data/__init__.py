@@ -1,37 +1,54 @@
 """Data sets: public ones, a user's own, and tasks with a symmetry known by construction."""
 
 from ._augment import Augmentation
+from ._axes import Axes, axes_of, channels_first
+from ._coding import KINDS, Coding, Kind, guessed, sample_weights
 from ._copies import FileCheck
 from ._errors import DataError
-from ._images import ImageData, Images
+from ._images import ImageData, Images, moments
+from ._inputs import Inputs, numbers
 from ._load import BASES, TRANSFORMS, check_name, labelled, load
 from ._moved import Moved
-from ._own import from_folder, from_npz
+from ._own import from_folder, from_npz, split
 from ._public import digits, fetch, named_directory, public, verify
+from ._tables import from_csv
 from ._transforms import Resized, Rotated, Task, Transform, Translated
 
 __all__ = [
     "BASES",
+    "KINDS",
     "TRANSFORMS",
     "Augmentation",
+    "Axes",
+    "Coding",
     "DataError",
     "FileCheck",
     "ImageData",
     "Images",
+    "Inputs",
+    "Kind",
     "Moved",
     "Resized",
     "Rotated",
     "Task",
     "Transform",
     "Translated",
+    "axes_of",
+    "channels_first",
     "check_name",
     "digits",
     "fetch",
+    "from_csv",
     "from_folder",
     "from_npz",
+    "guessed",
     "labelled",
     "load",
+    "moments",
     "named_directory",
+    "numbers",
     "public",
+    "sample_weights",
+    "split",
     "verify",
 ]

@@ -16,6 +16,7 @@ import torch
 
 from groupella._files import replacing
 
+from ._errors import DataArgumentError
 from ._images import Images
 
 _ARRAYS = ("train_x", "train_y", "test_x", "test_y")
@@ -23,7 +24,13 @@ _ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 
 def cache_directory() -> Path:
     """The directory of decoded data sets and downloads, which need not exist."""
-    return Path(platformdirs.user_cache_dir("groupella", appauthor=False)) / "data"
+    try:
+        return Path(platformdirs.user_cache_dir("groupella", appauthor=False)) / "data"
+    except RuntimeError as error:
+        raise DataArgumentError(
+            "this user has no home directory to keep data in: name a directory with GROUPELLA_DATA "
+            "or --data-dir"
+        ) from error
 
 
 def stored(name: str, fingerprint: str | None = None) -> Images | None:
@@ -45,8 +52,8 @@ def store(images: Images, name: str, fingerprint: str) -> None:
     try:
         with replacing(_path(name)) as temporary, temporary.open("wb") as file:
             np.savez(file, fingerprint=fingerprint, classes=images.classes, **arrays)
-    except OSError as error:
-        logging.getLogger(__name__).warning("%s is not cached: %s", name, error.strerror)
+    except (OSError, DataArgumentError) as error:
+        logging.getLogger(__name__).warning("%s is not cached: %s", name, error)
 
 
 def _path(name: str) -> Path:

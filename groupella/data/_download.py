@@ -32,6 +32,11 @@ from ._errors import DataArgumentError, DataError
 
 _CHUNK = 1 << 16
 _TIMEOUT = (10, 60)  # seconds to connect, seconds without a byte
+_CONNECTIONS = 20  # per mirror
+
+
+class _TooMuchError(requests.RequestException):
+    """A mirror sends more than the file has."""
 
 
 def download(item: Download, mirrors: Iterable[str], folder: Path, progress: bool = True) -> Path:
@@ -88,12 +93,15 @@ class _Resuming:
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
         with _bar(self.item, url, self.progress) as (bar, task):
+            left = _CONNECTIONS
             while (before := self._received()) != self.item.size:
                 try:
                     self._stream(url, bar, task)
                     break
                 except requests.ConnectionError:
-                    if self._received() <= before:  # continue while each connection brings bytes
+                    left -= 1
+                    # Continue while each connection brings bytes, but not for ever.
+                    if self._received() <= before or not left:
                         raise
         os.replace(self.part, output_file)
 
@@ -115,6 +123,9 @@ class _Resuming:
                 bar.update(task, completed=start)
                 try:
                     for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                        if file.tell() + len(chunk) > self.item.size:
+                            self.part.unlink()
+                            raise _TooMuchError(f"it sends more than {self.item.size:,} bytes")
                         file.write(chunk)
                         bar.advance(task, len(chunk))
                 except urllib3.exceptions.HTTPError as error:

@@ -1,28 +1,35 @@
-"""Images with labels: as read (``Images``), and as given to a network (``ImageData``)."""
+"""Data with targets: as read (``Images``), and as given to a network (``ImageData``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
+from groupella.nn.standardise import moments as moments_of_parts
+
 from ._augment import Augmentation
+from ._coding import Coding
+from ._inputs import Inputs
 
 CHUNK = 2048
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A data set as read, before any transformation.
+    """A data set as read, before any transformation: images, or arrays on another lattice.
 
     Parameters
     ----------
-    train_x, test_x : (n, channels, height, width), ``uint8`` (0…255) or ``float32``; black is 0
-    train_y, test_y : (n,), ``int64`` indices into `classes`
+    train_x, test_x : (n, channels, height, width), ``uint8`` (0…255), ``float32`` or
+        ``float64``; black is 0;
+        (n, channels, *lattice) for sequences, voxels and points
+    train_y, test_y : (n,), ``int64`` indices into `classes`; what `coding` gives for other targets
     augment : whether the paper augments training batches of this data set
     paper_size : the side to which the paper resizes its images
+    coding : how targets are coded, where they are not classes
+    weights : (n,), the weight of each training sample; ``None`` where all are equal
     """
 
     name: str
@@ -33,22 +40,27 @@ class Images:
     classes: tuple[str, ...]
     augment: bool = False
     paper_size: int | None = None
+    coding: Coding | None = None
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class ImageData:
-    """A classification problem on images, ready for a network.
+    r"""A problem on images, sequences, voxels or points, ready for a network.
 
     Parameters
     ----------
-    train_x, test_x : ``float32`` (n, channels, height, width), normalised per channel to zero mean
-        and unit variance over the *training* images
-    train_y, test_y : (n,), ``int64`` indices into `classes`
+    train_x, test_x : ``float32`` (n, channels, \*lattice), normalised per channel to zero mean and
+        unit variance over the training data
+    train_y, test_y : (n,), ``int64`` indices into `classes`; what `coding` gives for other targets
     mean, std : the moments per channel that the normalisation removed
     augmentation : for training batches only; ``None`` where the paper uses none
     obeys : the symmetry of the labels, where the construction fixes it
     remarks : what the construction cannot guarantee
     shown : the values before normalisation that are shown as black and as white
+    coding : how targets are coded, where they are not classes
+    weights : (n,), the weight of each training sample; ``None`` where all are equal
+    scale : what integers were divided by before normalisation
     """
 
     train_x: Tensor
@@ -64,15 +76,36 @@ class ImageData:
     obeys: str | None = None
     remarks: tuple[str, ...] = ()
     shown: tuple[float, float] = (0.0, 1.0)
+    coding: Coding | None = None
+    weights: Tensor | None = None
+    scale: float = 1.0
 
     @property
     def channels(self) -> int:
         return int(self.train_x.shape[1])
 
     @property
-    def lattice(self) -> tuple[int, int]:
-        """(height, width)"""
-        return int(self.train_x.shape[2]), int(self.train_x.shape[3])
+    def lattice(self) -> tuple[int, ...]:
+        """(height, width); (length,) of sequences and points, (depth, height, width) of voxels."""
+        return tuple(int(n) for n in self.train_x.shape[2:])
+
+    @property
+    def targets(self) -> Coding:
+        """How targets are coded."""
+        return self.coding or Coding("classes", self.classes)
+
+    @property
+    def inputs(self) -> Inputs:
+        """How arrays become inputs."""
+        return Inputs(self.lattice, self.mean, self.std, self.scale)
+
+    @property
+    def described(self) -> str:
+        """The task and the data in a few words."""
+        size = "×".join(map(str, self.train_x.shape[1:]))
+        kind, k = self.targets.kind, self.targets.outputs
+        of = f"{k} classes" if kind == "classes" else f"{k} target{'s' if k > 1 else ''}"
+        return f"task {kind}: {of}, {len(self.train_y)} training samples of {size}"
 
     def pixels(self, x: Tensor) -> Tensor:
         """Images without the normalisation, to be shown: black is 0, white is 1.
@@ -86,7 +119,9 @@ class ImageData:
     def __repr__(self) -> str:
         n, m = len(self.train_y), len(self.test_y)
         size = "×".join(map(str, self.train_x.shape[1:]))
-        return f"ImageData({self.name!r}: {n} + {m} images of {size}, {len(self.classes)} classes)"
+        what = "images" if len(self.lattice) == 2 else "samples"
+        said = f"{len(self.classes)} {'classes' if self.targets.kind == 'classes' else 'targets'}"
+        return f"ImageData({self.name!r}: {n} + {m} {what} of {size}, {said})"
 
 
 def chunks(n: int) -> Iterator[slice]:
@@ -108,16 +143,9 @@ def shown_range(x: Tensor) -> tuple[float, float]:
 
 
 def moments(x: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel of (n, channels, height, width), in float64."""
-    total = torch.zeros(x.shape[1], dtype=torch.float64)
-    squares = torch.zeros_like(total)
-    for part in chunks(len(x)):
-        values = x[part].double()
-        total += values.sum((0, 2, 3))
-        squares += values.square().sum((0, 2, 3))
-    count = x.numel() / x.shape[1]
-    mean = total / count
-    std = (squares / count - mean.square()).clamp(min=0).sqrt()
-    # A channel without variation carries no information: leave its scale alone.
-    std = torch.where(std > 1e-8, std, torch.ones_like(std))
+    """Mean and standard deviation per channel of (n, channels, *lattice), in float64.
+
+    Those of `groupella.nn.standardise.moments`: a constant channel has the standard deviation 1.
+    """
+    mean, std = moments_of_parts(x[part] for part in chunks(len(x)))
     return tuple(mean.tolist()), tuple(std.tolist())

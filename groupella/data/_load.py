@@ -15,15 +15,18 @@ from torch import Tensor
 from groupella.groups import Symmetry, c4, mirror, trivial, z2
 
 from ._augment import Augmentation
+from ._axes import Axes
 from ._catalogue import DATASETS
 from ._errors import DataError
 from ._images import ImageData, Images, moments, shown_range
 from ._moved import Moved
 from ._own import from_folder, from_npz
 from ._public import PathLike, digits, public
+from ._tables import from_csv
 from ._transforms import Resized, Rotated, Transform, Translated
 
 BASES = ("digits", *DATASETS)
+FILES = (".npz", ".csv")
 # The published ranges are for 28×28. Smaller images, such as the 8×8 digits, are translated and
 # rotated on a black square of twice their side, since little of them would be left otherwise.
 _SMALL = 28
@@ -51,6 +54,8 @@ def load(
     data_dir: PathLike | None = None,
     download: bool = True,
     progress: bool = True,
+    axes: Axes = None,
+    task: str | None = None,
 ) -> ImageData:
     """Return a data set, transformed, resized and normalised; equal arguments give equal data.
 
@@ -58,8 +63,9 @@ def load(
 
     Parameters
     ----------
-    data : "digits", "mnist", "cifar10", "cifar100", the path of an ``.npz`` file or of a folder of
-        images, each optionally with a transformation after a colon ("mnist:rotated"); or `Images`
+    data : "digits", "mnist", "cifar10", "cifar100", the path of an ``.npz`` file, of a folder of
+        images or of a ``.csv`` file of vectors, each optionally with a transformation after a colon
+        ("mnist:rotated"); or `Images`
     transform : a transformation, or its name
     size : side of the returned images (default: 32 for MNIST, as in the paper; for others the size
         that the transformation gives)
@@ -69,13 +75,16 @@ def load(
     data_dir : data directory (default: ``GROUPELLA_DATA``)
     download : whether to download a public data set that is not on this machine
     progress : whether to show the progress of downloads
+    axes : what the samples of an ``.npz`` file are: 1 for sequences, 2 for images, 3 for voxels,
+        (8,) for 8 points; see `axes_of`
+    task : "classes", "regression" or "multilabel"; by default as the targets are
 
     Raises
     ------
     DataError
         If the data cannot be found or read.
     """
-    images, named = _open(data, size, seed, data_dir, download, progress)
+    images, named = _open(data, size, seed, data_dir, download, progress, axes, task)
     if named is not None and transform is not None:
         raise ValueError(f"{data!r} names a transformation, and {transform!r} was given as well")
     transform = named if transform is None else transform
@@ -86,20 +95,22 @@ def load(
     else:
         motion = transform or Resized()
         suffix = motion.name
+    _check_options(images, transform, size, keep, task)
     images = images if keep is None else _kept(images, keep)
     size = images.paper_size if size is None else size
 
     rng, test_rng = (np.random.default_rng([seed, split]) for split in (0, 1))
     chosen = _part(images.train_y, train_size, "train", rng)
+    weights = None if images.weights is None else images.weights[chosen]
     train_x, train_y = motion(images.train_x[chosen], images.train_y[chosen], size, rng)
     chosen = _part(images.test_y, test_size, "test", test_rng)
     test_x, test_y = motion(images.test_x[chosen], images.test_y[chosen], size, test_rng)
 
-    task = motion.task(images.classes, (int(train_x.shape[-2]), int(train_x.shape[-1])))
+    meaning = motion.task(images.classes, (int(train_x.shape[-2]), int(train_x.shape[-1])))
     mean, std = moments(train_x)
     shown = shown_range(train_x)
     augmentation = None
-    if images.augment and task.classes == images.classes:  # else motions would falsify labels
+    if images.augment and meaning.classes == images.classes:  # else motions would falsify labels
         black = tuple(-m / s for m, s in zip(mean, std, strict=True))
         augmentation = Augmentation(shift=4, flip=True, fill=black)
     return ImageData(
@@ -107,15 +118,18 @@ def load(
         train_y=train_y,
         test_x=_standardised(test_x, images.test_x, mean, std),
         test_y=test_y,
-        classes=task.classes,
+        classes=meaning.classes,
         name=f"{images.name}:{suffix}" if suffix else images.name,
         seed=seed,
         mean=mean,
         std=std,
         augmentation=augmentation,
-        obeys=task.obeys,
-        remarks=task.remarks,
+        obeys=meaning.obeys,
+        remarks=meaning.remarks,
         shown=shown,
+        coding=images.coding,
+        weights=weights,
+        scale=255.0 if images.train_x.dtype == torch.uint8 else 1.0,
     )
 
 
@@ -152,6 +166,8 @@ def _open(
     data_dir: PathLike | None,
     download: bool,
     progress: bool,
+    axes: Axes,
+    task: str | None,
 ) -> tuple[Images, str | None]:
     """The images, and the transformation at the end of the name."""
     if isinstance(data, Images):
@@ -165,20 +181,48 @@ def _open(
         return public(name, data_dir, download, progress), transform
     check_name(name)
     path = Path(name).expanduser()
-    return from_folder(path, size, seed) if path.is_dir() else from_npz(path, seed), transform
+    if path.is_dir():
+        return from_folder(path, size, seed), transform
+    if path.suffix == ".csv":
+        return from_csv(path, seed, task), transform
+    return from_npz(path, seed, axes, task), transform
 
 
 def check_name(name: str) -> None:
     """Raise unless ``name`` is a data set, an .npz file or a folder; nothing is read."""
     path = Path(name).expanduser()
-    if name in BASES or path.is_dir() or (path.is_file() and path.suffix == ".npz"):
+    if name in BASES or path.is_dir() or (path.is_file() and path.suffix in FILES):
         return
     if path.is_file():
-        raise DataError(f"{name!r}: expected an .npz file or a folder of images")
+        raise DataError(f"{name!r}: expected an .npz file, a .csv file or a folder of images")
     raise DataError(
         f"no data set {name!r}: neither one of {', '.join(BASES)} (with :{', :'.join(TRANSFORMS)} "
-        f"if wanted) nor an .npz file nor a folder of images"
+        f"if wanted) nor an .npz or .csv file nor a folder of images"
     )
+
+
+def _check_options(
+    images: Images,
+    transform: Transform | str | None,
+    size: int | None,
+    keep: Sequence[str] | None,
+    task: str | None,
+) -> None:
+    """Refuse options that are for images, or for classes, where there are none."""
+    if images.train_x.ndim != 4 and (transform is not None or size is not None):
+        shape = tuple(images.train_x.shape[1:])
+        raise DataError(
+            f"{images.name}: samples of {shape} are no images; they can be neither "
+            "moved nor resized"
+        )
+    kind = "classes" if images.coding is None else images.coding.kind
+    if kind != "classes" and (keep is not None or transform is not None):
+        raise DataError(
+            f"{images.name}: its targets are no classes ({kind}); images can be moved, "
+            "and classes kept, only where there are some"
+        )
+    if task is not None and task != kind:
+        raise DataError(f"{images.name} has {kind}, not {task}")
 
 
 def _kept(images: Images, keep: Sequence[str]) -> Images:
@@ -216,4 +260,6 @@ def _standardised(
     """(x − mean) / std per channel, in place unless x is a view of the original images."""
     if x.untyped_storage().data_ptr() == original.untyped_storage().data_ptr():
         x = x.clone()
-    return x.sub_(x.new_tensor(mean).view(-1, 1, 1)).div_(x.new_tensor(std).view(-1, 1, 1))
+    ones = [1] * (x.ndim - 2)
+    x = x.sub_(x.new_tensor(mean).view(-1, *ones)).div_(x.new_tensor(std).view(-1, *ones))
+    return x.float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ._axes import Axes, channels_first
+from ._bounds import LARGEST_PICTURE, check_archive
+from ._coding import Coding, checked, guessed, sample_weights
 from ._errors import DataError
 from ._images import Images
 
@@ -28,26 +32,35 @@ _SPLIT_NAMES = (
 )
 _WHOLE_NAMES = (("x", "y"), ("images", "labels"), ("data", "labels"))
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
+LARGEST = 1e150  # whose square is finite
 _TEST_FRACTION = 0.2
+_LONGEST_NAME = 200  # of a class
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 _GREY = {"1", "L", "LA"}
 _16_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
 _16_BIT_AS_32 = {"PNG", "PPM"}  # whose 16-bit values Pillow may hold as 32-bit integers
 
 
-def from_npz(path: Path, seed: int = 0) -> Images:
-    """Images and labels from an ``.npz`` file.
+def from_npz(path: Path, seed: int = 0, axes: Axes = None, task: str | None = None) -> Images:
+    """Images, sequences, voxels or points, and their targets, from an ``.npz`` file.
 
     The file has either ``train_x, train_y, test_x, test_y`` (or Keras' ``x_train, …``) or ``x, y``
     (or ``images, labels``), of which a random fifth of every class becomes the test set. Images are
     (n, h, w), (n, h, w, channels) or (n, channels, h, w), the shorter axis being the channels.
-    Integers from 0 to 255 of any type are 8-bit values; all other numbers are kept. Labels are
-    (n,), integers or strings. ``classes`` may name the classes 0, 1, ….
+    Sequences are (n, length) or (n, channels, length), voxels (n, d, h, w) or (n, channels, d, h,
+    w), points (n, points) or (n, points, features). Integers from 0 to 255 of any type are 8-bit
+    values; all other numbers are kept. Labels are (n,), integers or strings. ``classes`` may name
+    the classes 0, 1, …. Real targets (n,) or (n, outputs) make a regression, a 0/1 matrix several
+    labels for each sample. ``weights`` (or ``train_weights``) has a weight for each sample,
+    ``class_weights`` one for each class.
 
     Parameters
     ----------
     path : the file
     seed : random seed for the choice of the test set
+    axes : what the samples are, see `axes_of`; by default (n, features) are points, three or four
+        axes images, and five voxels with channels
+    task : "classes", "regression" or "multilabel"; by default as the targets are
 
     Raises
     ------
@@ -57,9 +70,19 @@ def from_npz(path: Path, seed: int = 0) -> Images:
     arrays = _arrays(path)
     with _about(path):
         given = arrays.pop("classes", None)
-        train_x, train_y, test_x, test_y = _split(arrays, seed)
-        classes, labels, test_labels = _numbered(train_y, test_y, given)
-        train, test = _as_images(train_x, test_x)
+        of_samples = _first(arrays, "weights", "sample_weight", "train_weights")
+        of_classes = _first(arrays, "class_weights", "class_weight")
+        train_x, train_y, test_x, test_y, chosen = _split(arrays, seed, task)
+        kind = task or guessed(np.concatenate([train_y, test_y]))[0]
+        coding: Coding | None = None
+        if kind == "classes" and train_y.ndim == 1 and train_y.dtype.kind in "iubU":
+            classes, labels, test_labels = _numbered(train_y, test_y, given)
+        else:
+            coding = Coding.of(train_y, kind)
+            labels, test_labels = coding.encode(train_y), coding.encode(test_y)
+            classes = tuple(map(str, coding.names))
+            coding = None if kind == "classes" else coding
+        train, test = _as_images(train_x, test_x, axes)
         if train.shape[1:] != test.shape[1:]:
             raise DataError(
                 f"training images are {tuple(train.shape[1:])}, test images {tuple(test.shape[1:])}"
@@ -67,7 +90,19 @@ def from_npz(path: Path, seed: int = 0) -> Images:
         for images, targets in ((train, labels), (test, test_labels)):
             if len(images) != len(targets) or not len(targets):
                 raise DataError(f"{len(images)} images for {len(targets)} labels")
-    return Images(path.stem, train, labels, test, test_labels, classes)
+        if of_samples is not None and chosen is not None:
+            of_samples = of_samples[chosen]
+        known = coding or Coding("classes", tuple(range(len(classes))))
+        plain = labels.numpy() if coding is None else train_y
+        weights = sample_weights(plain, of_samples, of_classes, known)
+    return Images(
+        path.stem, train, labels, test, test_labels, classes, coding=coding, weights=weights
+    )
+
+
+def _first(arrays: dict[str, Array], *names: str) -> Array | None:
+    """The first of the arrays with one of these names, which is taken out."""
+    return next((arrays.pop(name) for name in names if name in arrays), None)
 
 
 def from_folder(path: Path, size: int | None = None, seed: int = 0) -> Images:
@@ -102,7 +137,8 @@ def from_folder(path: Path, size: int | None = None, seed: int = 0) -> Images:
         x, y, test_x, test_y = x[train], y[train], x[test], y[test]
     if x.shape[1:] != test_x.shape[1:]:
         raise DataError(f"{str(path)!r}: training and test images differ in size; give a size")
-    classes, labels, test_labels = _numbered(y, test_y, None)
+    with _about(path):
+        classes, labels, test_labels = _numbered(y, test_y, None)
     images, test_images = torch.from_numpy(x), torch.from_numpy(test_x)
     return Images(path.name, images, labels, test_images, test_labels, classes)
 
@@ -120,6 +156,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     try:
         # Opened here, since numpy leaves the file open if it is not a zip.
         with path.open("rb") as file:
+            check_archive(file)
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataError("it is one array (.npy); expected several by name (np.savez)")
@@ -133,23 +170,45 @@ def _arrays(path: Path) -> dict[str, Array]:
     return arrays
 
 
-def _split(arrays: dict[str, Array], seed: int) -> tuple[Array, Array, Array, Array]:
-    """Images and labels to train on and to test on, by the first names that fit."""
+def _split(
+    arrays: dict[str, Array], seed: int, task: str | None
+) -> tuple[Array, Array, Array, Array, npt.NDArray[np.intp] | None]:
+    """Samples and targets to train on and to test on, by the first names that fit.
+
+    The last is which samples of the whole are trained on, where it had to be split.
+    """
     for a, b, c, d in _SPLIT_NAMES:
         if {a, b, c, d} <= arrays.keys():
-            return arrays[a], arrays[b], arrays[c], arrays[d]
+            train_y, test_y = (checked(arrays[y]) for y in (b, d))
+            return arrays[a], train_y, arrays[c], test_y, None
     for x, y in _WHOLE_NAMES:
         if not {x, y} <= arrays.keys():
             continue
         images, labels = arrays[x], arrays[y]
-        if labels.ndim != 1 or images.shape[:1] != labels.shape:
+        if images.shape[:1] != labels.shape[:1] or labels.ndim not in (1, 2):
             raise DataError(
                 f"{x} of shape {images.shape} does not go with {y} of shape {labels.shape}"
             )
-        train, test = _stratified(labels, seed)
-        return images[train], labels[train], images[test], labels[test]
+        labels = checked(labels)
+        train, test = split(labels, seed, task)
+        return images[train], labels[train], images[test], labels[test], train
     expected = " or ".join(", ".join(names) for names in (*_SPLIT_NAMES, *_WHOLE_NAMES))
     raise DataError(f"it holds {', '.join(arrays) or 'nothing'}; expected {expected}")
+
+
+def split(
+    targets: Array, seed: int, task: str | None = None
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Indices to train on and to test on: a random fifth is tested on, of every class if any."""
+    if task is not None:
+        Coding.of(targets, task)  # refuses targets of another kind
+    if (task or guessed(targets)[0]) == "classes":
+        return _stratified(targets if targets.ndim == 1 else targets.argmax(1), seed)
+    order = np.random.default_rng(seed).permutation(len(targets))
+    count = max(round(_TEST_FRACTION * len(targets)), 1)
+    if count >= len(targets):
+        raise DataError(f"{len(targets)} samples; expected two or more, to test on one")
+    return np.sort(order[count:]), np.sort(order[:count])
 
 
 def _stratified(labels: Array, seed: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -172,8 +231,11 @@ def _stratified(labels: Array, seed: int) -> tuple[npt.NDArray[np.intp], npt.NDA
     return np.sort(order[~test]), np.sort(order[test])
 
 
-def _as_images(train: Array, test: Array) -> tuple[Tensor, Tensor]:
-    """(n, channels, h, w), both 8-bit or both float32: one scale for training and test images."""
+def _as_images(train: Array, test: Array, axes: Axes) -> tuple[Tensor, Tensor]:
+    """(n, channels, *lattice), both 8-bit or both floats: one scale for both.
+
+    float64 is kept: it is rounded once it is standardised.
+    """
     for x in (train, test):
         if x.dtype.kind not in "buif":
             raise DataError(f"images of type {x.dtype}; expected real numbers")
@@ -182,29 +244,20 @@ def _as_images(train: Array, test: Array) -> tuple[Tensor, Tensor]:
             f"training images are {train.dtype}, test images {test.dtype}; expected integers in "
             f"both or floats in both, since 8-bit integers are divided by 255"
         )
+    if isinstance(axes, tuple) and len(axes) > 1:
+        axes = len(axes)  # images may still be resized to the lattice of the groups
     eight_bit = train.dtype.kind != "f" and all(
         x.min() >= 0 and x.max() <= 255 for x in (train, test) if x.size
     )
+    wide = any(x.dtype.itemsize > 4 for x in (train, test))
+    dtype = np.uint8 if eight_bit else np.float64 if wide else np.float32
     first, second = (
-        torch.from_numpy(np.ascontiguousarray(_channels_first(x), np.uint8 if eight_bit else "f4"))
+        torch.from_numpy(np.ascontiguousarray(channels_first(x, axes, "images"), dtype))
         for x in (train, test)
     )
-    if not bool(torch.isfinite(first).all() and torch.isfinite(second).all()):
-        raise DataError("some pixels are not finite numbers")
+    if any(not bool((x.abs() < LARGEST).all()) for x in (first, second)):
+        raise DataError(f"some pixels are not finite numbers below {LARGEST:.0e}")
     return first, second
-
-
-def _channels_first(x: Array) -> Array:
-    if x.ndim == 3:
-        return x[:, None]
-    if x.ndim == 4 and x.shape[3] < min(x.shape[1], x.shape[2]):
-        return np.moveaxis(x, 3, 1)
-    if x.ndim == 4 and x.shape[1] < min(x.shape[2], x.shape[3]):
-        return x
-    raise DataError(
-        f"images of shape {x.shape}; expected (n, h, w), (n, h, w, channels) or (n, channels, h, "
-        f"w) with fewer channels than pixels along a side"
-    )
 
 
 def _numbered(
@@ -219,6 +272,8 @@ def _numbered(
             )
     labels = np.concatenate([train, test])
     values, numbers = np.unique(labels, return_inverse=True)
+    if len(values) < 2:
+        raise DataError(f"all data have one class, {str(values[0])!r}: there is nothing to learn")
     if given is not None:
         if given.ndim != 1:
             raise DataError(f"classes of shape {given.shape}; expected a list of their names")
@@ -226,7 +281,14 @@ def _numbered(
             raise DataError(f"labels are not indices of its {len(given)} classes")
         values, numbers = given, labels
     indices = torch.from_numpy(numbers.astype(np.int64))
-    return tuple(str(value) for value in values), indices[: len(train)], indices[len(train) :]
+    names = tuple(str(value) for value in values)
+    for name in names:
+        if not name.isprintable() or len(name) > _LONGEST_NAME:
+            raise DataError(
+                f"a class is named {name[:_LONGEST_NAME]!r}; expected at most {_LONGEST_NAME} "
+                "printable characters"
+            )
+    return names, indices[: len(train)], indices[len(train) :]
 
 
 def _read_folder(path: Path, size: int | None) -> tuple[Array, Array]:
@@ -244,6 +306,9 @@ def _read_folder(path: Path, size: int | None) -> tuple[Array, Array]:
             f"no images in the subfolders of {str(path)!r}; expected CLASS/*.png (or .jpg, …) for "
             f"each class, or train/CLASS/*.png beside test/CLASS/*.png (or {others})"
         )
+    for file, _ in files:
+        if not file.is_file():
+            raise DataError(f"{str(file)!r} is not a file, or a link to none")
     images = _same_scale([np.atleast_3d(read_picture(file, size)) for file, _ in files])
     sizes = {image.shape[:2] for image in images}
     if len(sizes) > 1:
@@ -270,7 +335,12 @@ def read_picture(file: Path, size: int | None) -> Array:
 
     damaged = (OSError, ValueError, SyntaxError, EOFError, struct.error)
     try:
-        with PIL.Image.open(file) as image:
+        with _without_warnings(), PIL.Image.open(file) as image:
+            if image.width * image.height > LARGEST_PICTURE:
+                raise DataError(
+                    f"{str(file)!r} has {image.width}×{image.height} pixels; expected at most "
+                    f"{LARGEST_PICTURE:,}. Make it smaller"
+                )
             kind = image.format
             upright = PIL.ImageOps.exif_transpose(image)
     except (*damaged, PIL.Image.DecompressionBombError) as error:
@@ -282,6 +352,16 @@ def read_picture(file: Path, size: int | None) -> Array:
     if size is not None and size != side:
         picture = picture.resize((size, size), PIL.Image.Resampling.BILINEAR)
     return np.asarray(picture)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Pillow warns of large pictures, which are refused here."""
+    import PIL.Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PIL.Image.DecompressionBombWarning)
+        yield
 
 
 def _plain(image: PIL.Image.Image, kind: str | None, file: Path) -> PIL.Image.Image:

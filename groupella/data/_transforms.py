@@ -114,7 +114,7 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
     inverse = torch.zeros(len(x), 2, 3, dtype=torch.float64)
     inverse[:, 0, 0], inverse[:, 0, 1] = cos, -sin * height / width
     inverse[:, 1, 0], inverse[:, 1, 1] = sin * width / height, cos
-    out = torch.empty(x.shape)
+    out = torch.empty(x.shape, dtype=unit(x[:0]).dtype)
     for part in chunks(len(x)):
         image = unit(x[part])
         grid = F.affine_grid(inverse[part], list(image.shape), align_corners=False)
@@ -123,12 +123,14 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
 
 
 def unit(x: Tensor) -> Tensor:
-    """Images as ``float32``, with 8-bit values divided by 255."""
+    """Images as ``float32``, with 8-bit values divided by 255; ``float64`` as they are."""
+    if x.dtype == torch.float64:
+        return x
     return x.to(torch.float32) / 255 if x.dtype == torch.uint8 else x.to(torch.float32)
 
 
 def resize(x: Tensor, size: int | None) -> Tensor:
-    """(n, channels, size, size) by bilinear interpolation, as ``float32``; ``None`` keeps the size.
+    """(n, channels, size, size) by bilinear interpolation, as `unit`; ``None`` keeps the size.
 
     Pixel i of m samples the input at (i + ½)·n/m − ½, so the image keeps its centre, and resizing
     commutes with the symmetries of the square. Images are smoothed first only if they shrink by
@@ -137,7 +139,7 @@ def resize(x: Tensor, size: int | None) -> Tensor:
     if size is None or x.shape[-2:] == (size, size):
         return unit(x)
     smooth = max(x.shape[-2:]) > 2 * size
-    out = torch.empty(len(x), x.shape[1], size, size)
+    out = torch.empty(len(x), x.shape[1], size, size, dtype=unit(x[:0]).dtype)
     for part in chunks(len(x)):
         out[part] = F.interpolate(unit(x[part]), (size, size), mode="bilinear", antialias=smooth)
     return out

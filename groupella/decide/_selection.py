@@ -15,16 +15,16 @@ clear a layer's verdict is: the distance of the nearest path that could change i
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from groupella._files import write_text
+from groupella._schema import build, read_json, write_json
 from groupella.evidence import (
     Batches,
     Evidence,
@@ -36,7 +36,7 @@ from groupella.evidence import (
 )
 
 from ._rule import Rule
-from ._verdict import NOT_MEASURED, Candidates, clearness, verdict, verdict_text
+from ._verdict import NOT_MEASURED, Candidates, clearness, remaining, verdict, verdict_text
 from .claims import Judgement
 
 if TYPE_CHECKING:
@@ -48,7 +48,11 @@ FORMAT = "groupella-selection"
 
 @dataclass(frozen=True)
 class PathSelection:
-    """One path of one layer; `priors` names the prior groups that decide on it."""
+    """One path of one layer; `priors` names the prior groups that decide on it.
+
+    Where those are its lengthscales, only they can die: `stationary` then lists the members that
+    the rest obeys, a map that is constant on the sites.
+    """
 
     path: str
     precision: float
@@ -60,6 +64,7 @@ class PathSelection:
     alive: bool
     members: tuple[str, ...]
     priors: tuple[str, ...] = ()
+    stationary: tuple[str, ...] | None = None
 
     @property
     def normalised(self) -> float:
@@ -68,17 +73,32 @@ class PathSelection:
 
 @dataclass(frozen=True)
 class LayerSelection:
-    """One layer: its paths, the text of its verdict, how clear that is and what comes next."""
+    """One layer: its paths, the text of its verdict, how clear that is and what comes next.
+
+    `probability`: that of a verdict that was tested on held-out data.
+    """
 
     layer: str
     paths: tuple[PathSelection, ...]
     verdict: str
     clearness: float = math.inf
     alternative: str | None = None
+    probability: float | None = None
 
     @property
     def live(self) -> tuple[str, ...]:
         return tuple(p.path for p in self.paths if p.alive)
+
+    def remaining(self, without: str | None = None) -> list[Collection[str]]:
+        """The members that each part obeys which stays: live paths, constants of dead sparse ones.
+
+        `without` names a live path that is to count as dead.
+        """
+        return remaining(
+            [name for name in self.live if name != without],
+            {p.path: p.members for p in self.paths},
+            {p.path: p.stationary for p in self.paths if p.stationary is not None},
+        )
 
 
 @dataclass(frozen=True)
@@ -119,8 +139,8 @@ class Selection:
             return self.judgement.verdict
         if not self.is_measured:
             return NOT_MEASURED
-        live = [p.members for s in self.layers for p in s.paths if p.alive]
-        return verdict_text(verdict(live, self.candidates))
+        parts = [members for layer in self.layers for members in layer.remaining()]
+        return verdict_text(verdict(parts, self.candidates))
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -133,6 +153,14 @@ class Selection:
         if not self.is_measured:
             raise ValueError("nothing was measured, so no path is known to be alive or dead")
         return {s.layer: s.live for s in self.layers}
+
+    @property
+    def stationary(self) -> dict[str, tuple[str, ...]]:
+        """Layer name → names of its dead paths of which the constant part stays."""
+        return {
+            s.layer: tuple(p.path for p in s.paths if not p.alive and p.stationary is not None)
+            for s in self.layers
+        }
 
     def __getitem__(self, layer: str) -> LayerSelection:
         for found in self.layers:
@@ -157,6 +185,7 @@ class Selection:
                     "verdict": s.verdict,
                     "clearness": s.clearness if math.isfinite(s.clearness) else None,
                     "alternative": s.alternative,
+                    "probability": s.probability,
                     "paths": [{**asdict(p), "normalised": p.normalised} for p in s.paths],
                 }
                 for s in self.layers
@@ -165,34 +194,43 @@ class Selection:
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""
-        return write_text(path, json.dumps(self.as_dict(), indent=2) + "\n")
+        return write_text(path, write_json(self.as_dict(), indent=2) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Selection:
         """Read what `save` wrote."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is truncated or is not JSON: {error}") from error
+        content = read_json(path)
         try:
             return cls.from_dict(content)
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise ValueError(f"{path} is not a selection: {error}") from error
 
     @classmethod
     def from_dict(cls, content: Any) -> Selection:
-        """The inverse of `as_dict`."""
+        """The inverse of `as_dict`; raises `ValueError` for anything else."""
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ValueError(f"it lacks format={FORMAT!r}")
+        found = build(_Stored, content)
         return cls(
-            layers=tuple(_layer_from(entry) for entry in content["layers"]),
-            log_evidence=math.nan if content["log_evidence"] is None else content["log_evidence"],
-            n_data=content["n_data"],
-            rule=Rule.from_dict(content["rule"]),
-            candidates=Candidates.from_dict(content["candidates"]),
-            judgement=None
-            if content["judgement"] is None
-            else Judgement.from_dict(content["judgement"]),
+            layers=tuple(
+                LayerSelection(
+                    layer.layer,
+                    tuple(
+                        PathSelection(**{f.name: getattr(p, f.name) for f in fields(PathSelection)})
+                        for p in layer.paths
+                    ),
+                    layer.verdict,
+                    math.inf if layer.clearness is None else layer.clearness,
+                    layer.alternative,
+                    layer.probability,
+                )
+                for layer in found.layers
+            ),
+            log_evidence=math.nan if found.log_evidence is None else found.log_evidence,
+            n_data=found.n_data,
+            rule=found.rule,
+            candidates=Candidates.from_dict(found.candidates),
+            judgement=None if found.judgement is None else Judgement.from_dict(found.judgement),
         )
 
     def table(self) -> Table:
@@ -293,7 +331,13 @@ def _select(
     changes = {p: _removal(evidence, gs, data, subset) for p, gs in members.items()}
     live = {p for p in subspaces if rule.is_alive(changes[p], relative[p])}
     distances = {p: rule.distance(changes[p], relative[p]) for p in subspaces}
-    clear, alternative = clearness(distances, live, subspaces, candidates)
+    constant = getattr(module, "stationary", {})
+    stationary = {
+        p: constant[p]
+        for p, gs in members.items()
+        if p in constant and any(g.role == "lengthscale" for g in gs)
+    }
+    clear, alternative = clearness(distances, live, subspaces, candidates, stationary)
     paths = tuple(
         PathSelection(
             path=p,
@@ -306,10 +350,11 @@ def _select(
             alive=p in live,
             members=tuple(subspaces[p]),
             priors=tuple(g.name for g in gs),
+            stationary=stationary.get(p),
         )
         for p, gs in members.items()
     )
-    found = verdict([subspaces[p] for p in live], candidates)
+    found = verdict(remaining(live, subspaces, stationary), candidates)
     return LayerSelection(name, paths, verdict_text(found), clear, alternative)
 
 
@@ -326,19 +371,41 @@ def _removal(
 
 
 def _mean_precision(groups: Sequence[PriorGroup], precisions: Sequence[float]) -> float:
-    """The precision of the mean variance; that of the group when there is one."""
-    variance = sum(g.size / d for g, d in zip(groups, precisions, strict=True))
-    return sum(g.size for g in groups) / variance if variance else math.inf
+    """The precision of the mean variance of a path's weights; its bias per site does not count."""
+    weights = [
+        (g.size, g.size / d)
+        for g, d in zip(groups, precisions, strict=True)
+        if g.role != "site_bias"
+    ]
+    variance = sum(v for _, v in weights)
+    return sum(size for size, _ in weights) / variance if variance else math.inf
 
 
-def _layer_from(entry: Mapping[str, Any]) -> LayerSelection:
-    paths = tuple(
-        PathSelection(
-            **{k: v for k, v in p.items() if k not in ("normalised", "members", "priors")},
-            members=tuple(p["members"]),
-            priors=tuple(p["priors"]),
-        )
-        for p in entry["paths"]
-    )
-    clear = math.inf if entry["clearness"] is None else entry["clearness"]
-    return LayerSelection(entry["layer"], paths, entry["verdict"], clear, entry["alternative"])
+@dataclass(frozen=True)
+class _StoredPath(PathSelection):
+    normalised: float = 0.0
+
+
+@dataclass(frozen=True)
+class _StoredLayer:
+    layer: str
+    verdict: str
+    clearness: float | None
+    alternative: str | None
+    probability: float | None
+    paths: tuple[_StoredPath, ...]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What `as_dict` returns."""
+
+    format: str
+    version: int
+    verdict: str
+    rule: Rule
+    candidates: Mapping[str, tuple[str, ...]]
+    judgement: Mapping[str, Any] | None
+    log_evidence: float | None
+    n_data: int
+    layers: tuple[_StoredLayer, ...]

@@ -90,20 +90,48 @@ def verdict_text(members: Collection[str] | None) -> str:
     return " and ".join(members) if members else NONE
 
 
+def remaining(
+    live: Collection[str],
+    subspaces: Mapping[str, Collection[str]],
+    stationary: Mapping[str, Collection[str]],
+) -> list[Collection[str]]:
+    """Return the members that each part of a layer obeys that its dead paths leave behind.
+
+    Parameters
+    ----------
+    live
+        The live paths. Where there is none, nothing was learned and the answer is empty.
+    subspaces
+        For each path the members that it obeys.
+    stationary
+        For each path of which only the lengthscales can die, the members that the rest obeys: at
+        ω = 0 the path is constant, not zero.
+    """
+    if not live:
+        return []
+    return [
+        subspaces[p] if p in live else stationary[p]
+        for p in subspaces
+        if p in live or p in stationary
+    ]
+
+
 def clearness(
     distances: Mapping[str, float],
     live: Collection[str],
     subspaces: Mapping[str, Collection[str]],
     candidates: Candidates,
+    stationary: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[float, str | None]:
     """Return how far a layer's verdict is from another one, and the text of that one.
 
     `distances` says how far each path is from changing between alive and dead. The answer is the
     smallest among the paths whose change would change the verdict; (inf, None) if none would.
+    `subspaces` and `stationary` are those of `remaining`.
     """
 
     def after(alive: Collection[str]) -> str:
-        return verdict_text(verdict([subspaces[p] for p in subspaces if p in alive], candidates))
+        return verdict_text(verdict(remaining(alive, subspaces, stationary or {}), candidates))
 
     now = after(live)
     others = {path: after(set(live) ^ {path}) for path in distances}

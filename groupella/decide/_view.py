@@ -18,6 +18,7 @@ HEADINGS = ("path", "δ", "‖w‖²", "γ of P", "γ/P", "relative", "removal",
 def table(selection: Selection) -> Table:
     """One row per path, with the layer's verdict in its first row."""
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     per_datum = selection.log_evidence / selection.n_data
     caption = (
@@ -34,12 +35,12 @@ def table(selection: Selection) -> Table:
         result.add_column(heading, justify="left" if heading in ("path", "") else "right")
     for layer in selection.layers:
         if not layer.paths:
-            result.add_row(layer.layer, layer.verdict)
+            result.add_row(Text(layer.layer), Text(layer.verdict))
         for number, path in enumerate(layer.paths):
             head = (layer.layer, layer.verdict, clearness_text(layer, selection))
             result.add_row(
-                *(head if number == 0 else ("", "", "")),
-                path.path,
+                *(map(Text, head) if number == 0 else ("", "", "")),
+                Text(path.path),
                 f"{path.precision:.3g}",
                 f"{path.squared_norm:.3g}",
                 f"{path.effective_parameters:.1f} of {path.parameters}",
@@ -82,6 +83,13 @@ def text(selection: Selection, width: int = 140) -> str:
 
 def figure(selection: Selection) -> Figure:
     """Relative γ of every path in every layer, with the verdict of each layer at its right."""
+    import matplotlib
+
+    with matplotlib.rc_context({"text.parse_math": False}):  # a name may contain $
+        return _figure(selection)
+
+
+def _figure(selection: Selection) -> Figure:
     from matplotlib.figure import Figure as MatplotlibFigure
 
     columns = list(dict.fromkeys(p.path for s in selection.layers for p in s.paths))

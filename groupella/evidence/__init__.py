@@ -1,5 +1,8 @@
 """Evidence: likelihoods, prior precisions, the Laplace marginal likelihood, predictions."""
 
+from ._calibration import Reliability as Reliability
+from ._calibration import calibration_error as calibration_error
+from ._calibration import reliability as reliability
 from ._evidence import Evidence as Evidence
 from ._exact import MOST_JOINT_WEIGHTS as MOST_JOINT_WEIGHTS
 from ._exact import ExactEvidence as ExactEvidence
@@ -10,9 +13,11 @@ from ._fit_of_data import DataFit as DataFit
 from ._fit_of_data import data_fit as data_fit
 from ._kernel import KernelEvidence as KernelEvidence
 from ._kernel import kernel_evidence as kernel_evidence
+from ._posterior import ExactPosterior as ExactPosterior
+from ._posterior import KroneckerPosterior as KroneckerPosterior
+from ._posterior import Posterior as Posterior
 from ._predictive import Predictive as Predictive
 from ._predictive import Quality as Quality
-from ._predictive import calibration_error as calibration_error
 from ._prior import PathwayLayer as PathwayLayer
 from ._prior import Prior as Prior
 from ._prior import PriorGroup as PriorGroup

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from groupella.curvature import Curvature, KroneckerBlock, curvature, hypergradient
+from groupella.curvature import Curvature, KroneckerBlock, curvature, hypergradient, matching
 
 from ._fit_of_data import Data, DataFit, data_fit
 from ._linearised import best_log_precision, group_profile, shrink_weights
@@ -51,26 +51,34 @@ class Evidence:
     Parameters
     ----------
     network
-        Any network whose trainable parameters are weights of shared linear maps or of nn.Linear and
-        nn.ConvNd.
+        Any network; see `groupella.curvature.curvature`.
     likelihood
         One of `groupella.evidence.likelihoods`, or a `Likelihood` of your own.
     prior
-        Prior precisions; by default `Prior.from_network(network)`.
+        Prior precisions; by default `Prior.from_network(network, ignore=ignore)`.
+    ignore
+        Names of parameters, or patterns such as "norm.*", without prior and curvature. A prior of
+        your own has its own: `Prior.from_network(network, ignore=…)`.
 
     Raises
     ------
     ValueError
-        If the prior does not cover exactly the parameters of the network.
+        If the prior does not cover exactly the parameters of the network, or if `ignore` names a
+        parameter that it does cover.
     """
 
     def __init__(
-        self, network: nn.Module, likelihood: Likelihood, prior: Prior | None = None
+        self,
+        network: nn.Module,
+        likelihood: Likelihood,
+        prior: Prior | None = None,
+        *,
+        ignore: Sequence[str] = (),
     ) -> None:
         self.network = network
         self.likelihood = likelihood
-        self.prior = Prior.from_network(network) if prior is None else prior
-        self._check_names()
+        self.prior = Prior.from_network(network, ignore=ignore) if prior is None else prior
+        self._check_names(ignore)
         self.optimiser: torch.optim.Adam | None = None
         self._blocks: Curvature | None = None
         self._spectrum: Spectrum | None = None
@@ -124,7 +132,7 @@ class Evidence:
             self.network,
             self.likelihood,
             data if curvature_data is None else curvature_data,
-            ignore=self.prior.hyperparameters,
+            ignore=self.unpriored,
             group=group,
             **options,
         )
@@ -137,6 +145,11 @@ class Evidence:
     def constants(self) -> frozenset[str]:
         """Parameters that do not require a gradient: they have neither prior nor curvature."""
         return frozenset(n for n, p in self.network.named_parameters() if not p.requires_grad)
+
+    @property
+    def unpriored(self) -> tuple[str, ...]:
+        """Parameters without a prior: hyperparameters, and those to ignore."""
+        return (*self.prior.hyperparameters, *self.prior.ignored)
 
     @property
     def is_observed(self) -> bool:
@@ -298,7 +311,7 @@ class Evidence:
             self.likelihood,
             data,
             chosen,
-            ignore=[n for n in self.prior.hyperparameters if n not in chosen],
+            ignore=[n for n in self.unpriored if n not in chosen],
             **options,
         )
         share = represented / fit.n_data
@@ -356,7 +369,7 @@ class Evidence:
         """σ² ← SSE / (M − γ), MacKay's other equation."""
         gamma = float(self.effective_parameters().sum())
         freedom = max(self.fit.outputs - gamma, 1e-3 * self.fit.outputs)
-        variance = max(self.fit.squares / freedom, 1e-12)
+        variance = max(self.fit.squares / freedom, 1e-12 * self.likelihood.scale**2)
         with torch.no_grad():
             log_noise.fill_(0.5 * math.log(variance))
 
@@ -398,7 +411,13 @@ class Evidence:
             self.prior.clamp_()
         optimiser.zero_grad(set_to_none=True)
 
-    def _check_names(self) -> None:
+    def _check_names(self, ignore: Sequence[str]) -> None:
+        known = [n for n in matching(self.network, ignore) if n not in self.prior.ignored]
+        if known:
+            raise ValueError(
+                f"ignore names {', '.join(known[:3])}, but the prior that was given does not: make "
+                "it with Prior.from_network(network, ignore=…)"
+            )
         present = dict(self.network.named_parameters())
         absent = [p for g in self.prior for p in g.parameters if p not in present]
         if absent:
@@ -406,7 +425,7 @@ class Evidence:
                 f"the prior was made for another network: it names {', '.join(absent[:3])}, "
                 "which this network does not have"
             )
-        covered = {p for g in self.prior for p in g.parameters} | set(self.prior.hyperparameters)
+        covered = {p for g in self.prior for p in g.parameters} | set(self.unpriored)
         bare = [n for n, p in present.items() if p.requires_grad and n not in covered]
         if bare:
             raise ValueError(

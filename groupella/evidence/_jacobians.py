@@ -19,8 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from groupella.curvature import KroneckerBlock, evaluation, listening
-from groupella.nn.shared_maps import BlockMap, SharedLinearMap
+from groupella.curvature import (
+    KroneckerBlock,
+    check_used,
+    evaluation,
+    listening,
+    sample_gradients,
+)
+from groupella.nn.shared_maps import BlockMap, SharedLinearMap, exact_blocks
 
 Bases = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -39,8 +45,12 @@ class Use:
 class Listener:
     """Keeps the inputs of every map with one of the named weights."""
 
+    differentiable = False
+
     def __init__(self, network: nn.Module, names: Container[str]) -> None:
         self.uses: list[Use] = []
+        self._splits: dict[str, torch.Size] = {}
+        self._mixed: set[str] = set()
         # Paths taken out since the curvature was collected are constants now.
         self._names = {
             id(p): n for n, p in network.named_parameters() if n in names and p.requires_grad
@@ -55,9 +65,22 @@ class Listener:
         if isinstance(shared_map, BlockMap):
             # Sharing concerns factors only; a Jacobian needs each block's own gradients.
             shared_map = replace(shared_map, sharing="block")
+        weight = getattr(module, shared_map.weight).detach()
+        split = shared_map.as_blocks(weight).shape
+        if self._splits.setdefault(name, split) != split:
+            # Tied weights of two kinds of layers have no common map.
+            self._mixed.add(name)
+            self.uses = [use for use in self.uses if use.name != name]
+        if name in self._mixed:
+            return
         with torch.no_grad():
             inputs = shared_map.inputs(x.detach())
         self.uses.append(Use(name, shared_map, inputs, get_gradient_edge(y), y.shape))
+
+    def unheard(self) -> list[str]:
+        """The named weights of which no map was heard."""
+        heard = {use.name for use in self.uses}
+        return sorted(n for n in self._names.values() if n not in heard)
 
 
 def output_covariance(
@@ -108,7 +131,37 @@ def jacobian_columns(
     hearing = listening(network, cast(Any, listener), False)
     with torch.enable_grad(), evaluation(network), hearing:
         f = network(x).flatten(1)
-    return f.detach(), _columns(f, root(f.detach()), listener.uses, bases)
+    columns = root(f.detach())
+    found = _columns(f, columns, listener.uses, bases)
+    loose = listener.unheard()
+    if loose:
+        with evaluation(network):
+            check_used(network, loose, x)
+            others = loose_jacobians(network, loose, x, columns)
+        found = _joined(found, others, bases)
+    return f.detach(), found
+
+
+def loose_jacobians(
+    network: nn.Module, names: Sequence[str], x: Tensor, root: Tensor
+) -> dict[str, Tensor]:
+    """Gradients (N, R, *shape) of parameters that no linear map covers, sample by sample."""
+    parts = list(sample_gradients(network, names, x, root))
+    return {n: torch.cat([part[n] for part in parts]) for n in names}
+
+
+def _joined(
+    columns: Iterator[dict[str, Tensor]],
+    others: Mapping[str, Tensor],
+    bases: Mapping[str, Bases] | None,
+) -> Iterator[dict[str, Tensor]]:
+    for r, column in enumerate(columns):
+        for name, gradients in others.items():
+            blocks = exact_blocks(gradients.shape[2:])
+            g = gradients[:, r].reshape(len(gradients), blocks, 1, -1)
+            g = g if bases is None else _rotate(g, bases[name][1][1])
+            column[name] = g.transpose(2, 3)
+        yield column
 
 
 def _columns(
@@ -120,9 +173,11 @@ def _columns(
     inputs = [rotated(use.inputs, use, 0) for use in uses]
     edges = [use.edge for use in uses]
     for column in root.unbind(2):
-        gradients = torch.autograd.grad(
-            f, edges, grad_outputs=column, retain_graph=True, allow_unused=True
-        )
+        gradients: tuple[Tensor, ...] = ()
+        if edges:
+            gradients = torch.autograd.grad(
+                f, edges, grad_outputs=column, retain_graph=True, allow_unused=True
+            )
         totals: dict[str, Tensor] = {}
         for use, a, gradient in zip(uses, inputs, gradients, strict=True):
             if gradient is None:

@@ -58,12 +58,6 @@ def joint_curvature(
         _, columns = jacobian_columns(network, batch, sizes, root)
         rows = []
         for number, column in enumerate(columns):
-            unknown = [n for n in sizes if n not in column]
-            if unknown:
-                raise ValueError(
-                    f"{unknown[0]} is not the weight of a linear map that the network uses, so "
-                    "its exact curvature is not known"
-                )
             alive = int((rank > number).sum())  # the first ones: ranks fall
             rows.append(torch.cat([column[n][:alive].reshape(alive, -1) for n in sizes], 1))
         jacobian = torch.cat(rows).cpu().double()

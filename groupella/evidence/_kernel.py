@@ -36,11 +36,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
-from groupella.curvature import evaluation, listening
+from groupella.curvature import check_used, evaluation, listening
 
 from ._evidence import Evidence
 from ._fit_of_data import data_fit
-from ._jacobians import Listener, Use
+from ._jacobians import Listener, Use, loose_jacobians
 from ._prior import PriorGroup
 from ._spectrum import NonFiniteError
 from .likelihoods import Likelihood
@@ -119,8 +119,8 @@ def kernel_evidence(
     Raises
     ------
     ValueError
-        If the matrices would take more than 4 GiB, a parameter is not the weight of a linear map,
-        or `linearised` is asked for with a subset or blocks.
+        If the matrices would take more than 4 GiB, the outputs do not depend on a parameter, or
+        `linearised` is asked for with a subset or blocks.
     NonFiniteError
         If outputs or curvature overflow.
     """
@@ -247,7 +247,7 @@ def _kernels(
     network: nn.Module, root: Callable[[Tensor], Tensor], groups: _Groups, x: Tensor
 ) -> Tensor:
     """K_g of one block of data: (groups, n·R, n·R) float64."""
-    f, columns, uses = _gradients(network, root, x, groups.owner)
+    f, columns, uses, loose = _gradients(network, root, x, groups.owner)
     rows = len(f) * len(columns)
     needed = 8 * len(groups.live) * rows**2
     if needed > MOST_BYTES:
@@ -259,6 +259,9 @@ def _kernels(
     for name, places in uses.items():
         kernel = _kernel(places, [[column[i] for i, _ in places] for column in columns])
         found[groups.owner[name]] += kernel.cpu()
+    for name, gradients in loose.items():
+        j = gradients.double().reshape(rows, -1)
+        found[groups.owner[name]] += (j @ j.T).cpu()
     return found
 
 
@@ -267,8 +270,9 @@ _Places = list[tuple[int, Use]]
 
 def _gradients(
     network: nn.Module, root: Callable[[Tensor], Tensor], x: Tensor, owner: Mapping[str, int]
-) -> tuple[Tensor, list[list[Tensor]], dict[str, _Places]]:
-    """Outputs; for every column of the root, the gradient at every use of a map; uses by weight."""
+) -> tuple[Tensor, list[list[Tensor]], dict[str, _Places], dict[str, Tensor]]:
+    """Outputs; for every column of the root, the gradient at every use of a map; uses by weight;
+    and the gradients (n, R, …) of parameters that have no map."""
     listener = Listener(network, owner)
     hearing = listening(network, cast(Any, listener), False)
     with torch.enable_grad(), evaluation(network), hearing:
@@ -276,28 +280,29 @@ def _gradients(
     uses: dict[str, _Places] = {}
     for i, use in enumerate(listener.uses):
         uses.setdefault(use.name, []).append((i, use))
-    unknown = [n for n in owner if n not in uses]
-    if unknown:
-        raise ValueError(
-            f"{unknown[0]} is not the weight of a linear map that the network uses, so its exact "
-            "curvature is not known"
-        )
     edges: Sequence[GradientEdge] = [use.edge for use in listener.uses]
     columns = root(f.detach()).detach()
     if not bool(torch.isfinite(columns).all()):
         raise NonFiniteError("the outputs of the network, or their curvature, overflow")
+    unheard, loose = listener.unheard(), {}
+    if unheard:
+        with evaluation(network):
+            check_used(network, unheard, x)
+            loose = loose_jacobians(network, unheard, x, columns)
     found = []
     for column in columns.unbind(2):
-        gradients = torch.autograd.grad(
-            f, edges, grad_outputs=column, retain_graph=True, allow_unused=True
-        )
+        gradients: tuple[Tensor, ...] = ()
+        if edges:
+            gradients = torch.autograd.grad(
+                f, edges, grad_outputs=column, retain_graph=True, allow_unused=True
+            )
         found.append(
             [
                 torch.zeros(use.shape, dtype=f.dtype, device=f.device) if g is None else g
                 for use, g in zip(listener.uses, gradients, strict=True)
             ]
         )
-    return f.detach(), found, uses
+    return f.detach(), found, uses, loose
 
 
 def _kernel(places: _Places, columns: list[list[Tensor]]) -> Tensor:

@@ -1,35 +1,44 @@
-"""Predictions from the Laplace posterior, and how well calibrated they are.
+"""Predictions from the Laplace posterior.
 
 The network is linearised at its weights (the model under which the Gauss–Newton curvature is
-exact): f(x) ~ N(f_MAP(x), Σ_f(x)), Σ_f from the Kronecker posterior. Predictions are then
+exact): f(x) ~ N(f_MAP(x), s Σ_f(x)), Σ_f from a posterior and s a scale. Predictions are then
 
 - "map": p(y | f), without Σ_f;
-- "probit" (MacKay 1992), for classes: p(y | f / √(1 + π/8 diag Σ_f));
-- "mc": the mean of p(y | f) over draws f from N(f_MAP, Σ_f).
+- "probit" (MacKay 1992), for classes: p(y | f / √(1 + π/8 v)), v the variance of each output;
+- "mc": the mean of p(y | f) over draws f from N(f_MAP, s Σ_f).
 
-For a Gaussian likelihood the predictive is N(f, Σ_f + σ² I), exactly.
+For a Gaussian likelihood the predictive is N(f, s Σ_f + σ² I), exactly.
+
+The scale. A classifier that fits its training data has next to no curvature left (Λ ≈ 0), so that
+its posterior is nearly its prior, with variances of f in the hundreds, whichever way the curvature
+is computed. Held-out data refute them. `calibrated` therefore fits s to data that the network was
+not trained on, as one fits the temperature of a posterior (Wenzel et al. 2020). Without a scale,
+predictions of classes are those of "map".
 
 MacKay, "The evidence framework applied to classification networks", Neural Computation 4(5), 1992.
+Wenzel et al., "How good is the Bayes posterior in deep neural networks really?", ICML 2020.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from groupella.curvature import evaluation
 
+from ._calibration import calibration_error
 from ._evidence import Evidence
-from ._jacobians import jacobian_size, output_covariance
+from ._posterior import KroneckerPosterior, Posterior
+from .likelihoods import Likelihood
 
 PredictiveMethod = Literal["map", "probit", "mc"]
-# Numbers held at once by the Jacobians of a batch, and data in one.
-BUDGET = 1 << 25
-MOST = 64
+SAMPLES = 256
+SCALES = (0.0, *(10 ** (k / 4) for k in range(-20, 5)))
+FREE = 2e-3  # nats per example that a larger scale may cost
 
 
 @dataclass(frozen=True)
@@ -45,10 +54,45 @@ class Quality:
 
 
 class Predictive:
-    """Predictions of the network of `evidence`, whose curvature must have been collected."""
+    """Predictions of the network of `evidence`.
 
-    def __init__(self, evidence: Evidence) -> None:
+    Parameters
+    ----------
+    evidence
+        Network and likelihood.
+    posterior
+        Where the covariance of the outputs comes from; by default
+        `KroneckerPosterior(evidence)`, for which the curvature must have been collected.
+    scale
+        The factor s of the covariance; see `calibrated`. None: not known, which counts as 1 where a
+        covariance is asked for.
+    """
+
+    def __init__(
+        self, evidence: Evidence, posterior: Posterior | None = None, *, scale: float | None = None
+    ) -> None:
+        if scale is not None and not 0 <= scale < math.inf:
+            raise ValueError(f"scale must be a number from 0 on, or None; got {scale!r}")
         self.evidence = evidence
+        self.posterior: Posterior = KroneckerPosterior(evidence) if posterior is None else posterior
+        self.scale = scale
+
+    def calibrated(self, x: Tensor, y: Tensor) -> Predictive:
+        """Return the same predictions with the scale that suits data not used for training.
+
+        Among scales from 10⁻⁵ to 10, and 0, it is the largest that costs at most 0.002 nats per
+        example over the best one: data like these can hardly tell, but stranger inputs gain.
+
+        Parameters
+        ----------
+        x, y
+            Inputs and targets that the network was not trained on.
+        """
+        f, covariance = self.posterior.covariance(x)
+        losses = [self._nll(f, s * covariance, y) for s in SCALES]
+        best = min(losses)
+        scale = max(s for s, loss in zip(SCALES, losses, strict=True) if loss <= best + FREE)
+        return Predictive(self.evidence, self.posterior, scale=scale)
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return f (N, K) in float64, computed in evaluation mode."""
@@ -58,35 +102,28 @@ class Predictive:
         return torch.cat(parts)
 
     def latent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return f (N, K) and its posterior covariance (N, K, K), in float64."""
-        evidence = self.evidence
-        blocks = evidence.blocks
-        precisions = evidence.prior.precision_of_parameters()
-        outputs = self.outputs(x[:1]).shape[1]
-        size = min(MOST, max(1, BUDGET // max(jacobian_size(blocks, outputs), 1)))
-        parts = [
-            output_covariance(evidence.network, part, blocks, precisions, evidence.noise_scale)
-            for part in torch.split(x, size)
-        ]
-        return torch.cat([f for f, _ in parts]), torch.cat([c for _, c in parts])
+        """Return f (N, K) and its covariance s Σ_f (N, K, K), in float64."""
+        f, covariance = self.posterior.covariance(x)
+        return f, covariance if self.scale is None else self.scale * covariance
 
     def mean(
         self,
         x: Tensor,
-        method: PredictiveMethod = "mc",
+        method: PredictiveMethod | None = None,
         *,
-        samples: int = 200,
+        samples: int = SAMPLES,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return the predicted mean of the targets, (N, K); parameters as in `probabilities`."""
-        return self.evidence.likelihood.mean(self._draws(x, method, samples, generator)).mean(0)
+        draws = self._draws(x, self._method(method), samples, generator)
+        return self.evidence.likelihood.mean(draws).mean(0)
 
     def probabilities(
         self,
         x: Tensor,
-        method: PredictiveMethod = "probit",
+        method: PredictiveMethod | None = None,
         *,
-        samples: int = 200,
+        samples: int = SAMPLES,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Return class probabilities (N, K), or those of each binary output.
@@ -96,9 +133,11 @@ class Predictive:
         x
             Inputs of the network.
         method
-            "map", "probit" or "mc"; see the top of this module.
+            "map", "probit" or "mc"; see the top of this module. By default "mc" if the scale is
+            known, else "map".
         samples, generator
-            Number of draws of "mc", and where they come from.
+            Number of draws of "mc". Without a generator they are quasi-random and the same for
+            every input, so that predictions depend on the input alone.
 
         Raises
         ------
@@ -116,13 +155,25 @@ class Predictive:
         f, covariance = self.latent(x)
         return f, covariance + noise**2 * torch.eye(f.shape[1]).to(f)
 
+    def interval(self, x: Tensor, level: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Return bounds (N, K) within which each target lies with probability `level`.
+
+        For a Gaussian likelihood.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level!r}")
+        mean, covariance = self.normal(x)
+        quantile = torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64))
+        width = float(quantile) * covariance.diagonal(dim1=1, dim2=2).sqrt()
+        return mean - width, mean + width
+
     def quality(
         self,
         x: Tensor,
         y: Tensor,
-        method: PredictiveMethod = "probit",
+        method: PredictiveMethod | None = None,
         *,
-        samples: int = 200,
+        samples: int = SAMPLES,
         generator: torch.Generator | None = None,
         bins: int = 15,
     ) -> Quality:
@@ -133,21 +184,10 @@ class Predictive:
         """
         likelihood = self.evidence.likelihood
         if likelihood.log_noise is not None and method != "map":
-            mean, covariance = self.normal(x)
-            root = torch.linalg.cholesky(covariance)
-            residual = (y.to(mean).reshape(mean.shape) - mean).unsqueeze(-1)
-            white = torch.linalg.solve_triangular(root, residual, upper=False).squeeze(-1)
-            logdet = 2.0 * root.diagonal(dim1=1, dim2=2).log().sum(1)
-            constant = mean.shape[1] * math.log(2.0 * math.pi)
-            nll = 0.5 * (white.square().sum(1) + logdet + constant).mean()
-            return Quality(float(nll), None, None)
-        draws = self._draws(x, method, samples, generator)
-
-        def log_p(f: Tensor, y: Tensor) -> Tensor:
-            return likelihood.log_likelihood(f[None], y[None])
-
-        each = torch.vmap(torch.vmap(log_p), in_dims=(0, None))(draws, y)
-        nll = math.log(len(draws)) - float(each.logsumexp(0).mean())
+            f, covariance = self.latent(x)
+            return Quality(self._nll(f, covariance, y), None, None)
+        draws = self._draws(x, self._method(method), samples, generator)
+        nll = _nll_of_draws(likelihood, draws, y)
         p = likelihood.mean(draws).mean(0)
         accuracy = likelihood.accuracy(p, y)
         if accuracy is None:
@@ -155,6 +195,23 @@ class Predictive:
         if y.numel() == p.numel():  # binary outputs: two classes each
             p, y = torch.stack([1 - p, p], -1).reshape(-1, 2), (y > 0.5).long().reshape(-1)
         return Quality(nll, accuracy, calibration_error(p, y, bins))
+
+    def _method(self, method: PredictiveMethod | None) -> str:
+        if method is not None:
+            return method
+        return "mc" if self.scale else "map"
+
+    def _nll(self, f: Tensor, covariance: Tensor, y: Tensor) -> float:
+        """Mean −log p(y) for f ~ N(f, covariance)."""
+        likelihood, noise = self.evidence.likelihood, self.evidence.noise
+        if noise is None:
+            return _nll_of_draws(likelihood, _sampled(f, covariance, SAMPLES, None), y)
+        root = torch.linalg.cholesky(covariance + noise**2 * torch.eye(f.shape[1]).to(f))
+        residual = (y.to(f).reshape(f.shape) - f).unsqueeze(-1)
+        white = torch.linalg.solve_triangular(root, residual, upper=False).squeeze(-1)
+        logdet = 2.0 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+        constant = f.shape[1] * math.log(2.0 * math.pi)
+        return 0.5 * float((white.square().sum(1) + logdet + constant).mean())
 
     def _check_classes(self, what: str) -> None:
         likelihood = self.evidence.likelihood
@@ -175,35 +232,45 @@ class Predictive:
         if method == "probit":
             self._check_classes("method='probit'")
         f, covariance = self.latent(x)
-        if method == "probit":
-            variance = covariance.diagonal(dim1=1, dim2=2)
-            return (f / (1.0 + math.pi / 8.0 * variance).sqrt())[None]
-        # A root of positive semi-definite matrices, singular ones included.
-        values, vectors = torch.linalg.eigh(covariance)
-        root = vectors * values.clamp(min=0).sqrt().unsqueeze(-2)
+        if method == "mc":
+            return _sampled(f, covariance, samples, generator)
+        # Directions that the likelihood does not see, such as the sum of all logits, have no
+        # curvature and the variance of the prior: they must not soften predictions.
+        seen = _seen(self.evidence.likelihood, f)
+        share = seen.diagonal()
+        variance = (seen @ covariance @ seen).diagonal(dim1=1, dim2=2) / share.square()
+        return (f @ seen / (1.0 + math.pi / 8.0 * variance).sqrt())[None]
+
+
+def _seen(likelihood: Likelihood, f: Tensor) -> Tensor:
+    """The projection (K, K) onto the outputs on which p(y | f) depends."""
+    root = likelihood.hessian_root(torch.zeros_like(f[:1]))[0]
+    values, vectors = torch.linalg.eigh(root @ root.T)
+    basis: Tensor = vectors[:, values > 1e-9 * values[-1]]
+    return basis @ basis.T
+
+
+def _sampled(
+    f: Tensor, covariance: Tensor, samples: int, generator: torch.Generator | None
+) -> Tensor:
+    """Draws (samples, N, K) from N(f, covariance)."""
+    # The symmetric root of positive semi-definite matrices, singular ones included.
+    values, vectors = torch.linalg.eigh(covariance)
+    root = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT
+    if generator is None:
+        engine: Any = torch.quasirandom.SobolEngine(f.shape[1], True, 0)  # type: ignore[no-untyped-call]
+        points = engine.draw(samples, dtype=torch.float64).clamp(1e-9, 1 - 1e-9)
+        noise = torch.special.ndtri(points).to(f)[:, None]
+    else:
         noise = torch.randn(samples, *f.shape, dtype=f.dtype, device=f.device, generator=generator)
-        return f + torch.einsum("nkl,mnl->mnk", root, noise)
+    return f + torch.einsum("nkl,mnl->mnk", root, noise.expand(-1, len(f), -1))
 
 
-def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 15) -> float:
-    """Return the expected calibration error: mean |accuracy − confidence| over bins of confidence.
+def _nll_of_draws(likelihood: Likelihood, draws: Tensor, y: Tensor) -> float:
+    """Mean −log of the mean of p(y | f) over draws (draws, N, K)."""
 
-    Parameters
-    ----------
-    probabilities, y
-        Class probabilities (N, K) and labels (N,).
-    bins
-        Number B of bins of equal width: bin i holds confidences in (i/B, (i+1)/B] and is weighted
-        by its number of data.
-    """
-    if probabilities.ndim != 2 or y.shape != probabilities.shape[:1]:
-        raise ValueError(
-            f"expected probabilities (N, K) and labels (N,), got {tuple(probabilities.shape)} "
-            f"and {tuple(y.shape)}"
-        )
-    confidence, predicted = probabilities.double().max(1)
-    right = (predicted == y).double()
-    place = (confidence * bins).ceil().long().clamp(1, bins) - 1
-    gap = torch.zeros(bins, dtype=torch.float64, device=place.device)
-    gap.index_add_(0, place, right - confidence)
-    return float(gap.abs().sum() / len(y))
+    def log_p(f: Tensor, y: Tensor) -> Tensor:
+        return likelihood.log_likelihood(f[None], y[None])
+
+    each = torch.vmap(torch.vmap(log_p), in_dims=(0, None))(draws, y)
+    return math.log(len(draws)) - float(each.logsumexp(0).mean())

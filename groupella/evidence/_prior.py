@@ -7,6 +7,7 @@ w_g the parameters of group g and δ_g its precision, p(w) = Π_g N(w_g | 0, δ_
 | ---------------- | --------------------------------------------------------------------- |
 | `layers.3/p4`    | the weights of path p4 in the residual-pathway layer `layers.3`       |
 | `layers.3/bias`  | that layer's bias; `layers.3/p4/bias` for a bias inside a path        |
+| `layers.3/FC/site_bias` | the bias per site of a free path, which decides on the path too |
 | `head.0`         | the weight of an ordinary module, `head.0/bias` its bias              |
 
 A path's tensors share one precision: the two factors of a factored path trade scale freely, so a
@@ -19,14 +20,16 @@ is learned, while the precision of the anchor values stays as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-Role = Literal["path", "weight", "bias", "lengthscale"]
+from groupella.curvature import matching
+
+Role = Literal["path", "weight", "bias", "site_bias", "lengthscale"]
 
 
 @runtime_checkable
@@ -60,6 +63,8 @@ class Prior(nn.Module):
         The prior groups; each parameter belongs to at most one.
     hyperparameters
         Qualified names of parameters without a prior, which learn from the evidence.
+    ignored
+        Qualified names of parameters without prior and curvature, which learn with the weights.
     bounds
         The smallest and the largest precision.
     """
@@ -69,6 +74,7 @@ class Prior(nn.Module):
         groups: Sequence[PriorGroup],
         hyperparameters: Sequence[str] = (),
         bounds: tuple[float, float] = (1e-6, 1e12),
+        ignored: Sequence[str] = (),
     ) -> None:
         super().__init__()
         low, high = bounds
@@ -79,6 +85,7 @@ class Prior(nn.Module):
         _check_disjoint(groups)
         self.groups = tuple(groups)
         self.hyperparameters = tuple(hyperparameters)
+        self.ignored = tuple(ignored)
         self.bounds = (float(low), float(high))
         initial = torch.tensor([g.initial for g in groups], dtype=torch.float64)
         if not bool((initial > 0).all()):
@@ -99,6 +106,7 @@ class Prior(nn.Module):
         precisions: Mapping[str, float] | float | None = None,
         fixed: Sequence[str] = (),
         bounds: tuple[float, float] = (1e-6, 1e12),
+        ignore: Sequence[str] = (),
     ) -> Prior:
         """Return a prior with one group per path of each layer.
 
@@ -117,15 +125,21 @@ class Prior(nn.Module):
             Names of groups that are not learned.
         bounds
             The smallest and the largest precision.
+        ignore
+            Names of parameters, or patterns such as "norm.*", that get neither prior nor curvature:
+            the evidence takes them as known, and training fits them without a penalty.
 
         Raises
         ------
+        ValueError
+            If `ignore` fits no parameter.
         KeyError
             If `precisions` or `fixed` names a group that the network does not have.
         """
         if on not in ("weights", "lengthscales"):
             raise ValueError(f"on must be 'weights' or 'lengthscales', got {on!r}")
-        groups, hyperparameters = _group(network, per_tensor, on == "lengthscales")
+        ignored = matching(network, ignore)
+        groups, hyperparameters = _group(network, per_tensor, on == "lengthscales", ignored)
         known = {g.name for g in groups}
         chosen = precisions if isinstance(precisions, Mapping) else {}
         for name in [*chosen, *fixed]:
@@ -139,7 +153,7 @@ class Prior(nn.Module):
             replace(g, initial=chosen.get(g.name, g.initial), learn=g.learn and g.name not in fixed)
             for g in groups
         ]
-        return cls(groups, hyperparameters, bounds)
+        return cls(groups, hyperparameters, bounds, ignored)
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -163,10 +177,14 @@ class Prior(nn.Module):
             raise KeyError(f"no prior group {name!r}; there are {', '.join(self.names)}") from None
 
     def of_path(self, layer: str, path: str) -> tuple[PriorGroup, ...]:
-        """Return the groups that decide on a path: its lengthscales if their prior is learned."""
+        """Return the groups that decide on a path.
+
+        Its weights, or its lengthscales if their prior is learned, and its bias per site.
+        """
         mine = [g for g in self.groups if (g.layer, g.path) == (layer, path) and g.role != "bias"]
         lengthscales = [g for g in mine if g.role == "lengthscale" and g.learn]
-        return tuple(lengthscales or [g for g in mine if g.role == "path"])
+        weights = lengthscales or [g for g in mine if g.role == "path"]
+        return (*weights, *(g for g in mine if g.role == "site_bias"))
 
     @property
     def precisions(self) -> Tensor:
@@ -263,7 +281,7 @@ def _check_disjoint(groups: Sequence[PriorGroup]) -> None:
 
 
 def _group(
-    network: nn.Module, per_tensor: bool, on_lengthscales: bool
+    network: nn.Module, per_tensor: bool, on_lengthscales: bool, ignored: Collection[str]
 ) -> tuple[list[PriorGroup], list[str]]:
     """Visit the parameters in the network's own order, each once."""
     layers = pathway_layers(network)
@@ -272,7 +290,7 @@ def _group(
     hyperparameters: list[str] = []
     sparse_paths: set[tuple[str, str | None]] = set()
     for name, parameter in network.named_parameters():
-        if not parameter.requires_grad:
+        if not parameter.requires_grad or name in ignored:
             continue
         layer, path = _owner(name, layers)
         module, _, leaf = name.rpartition(".")
@@ -320,6 +338,8 @@ def _role(module: nn.Module, leaf: str, path: str | None) -> Any:
         return "lengthscale"
     if leaf in special:
         return "position"
+    if leaf == "site_bias" and path is not None:
+        return "site_bias"
     if leaf.startswith("bias") or leaf.endswith("bias"):
         return "bias"
     return "weight" if path is None else "path"

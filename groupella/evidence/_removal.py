@@ -8,6 +8,8 @@ terms gone as well, the log evidence changes by
 
     ½ Σ_i Σ log(1 + λ_i/δ_i)  +  ½ Σ_i δ_i‖w_i‖²  −  mean_i δ_i‖w_i‖²  −  ½ mean_i q_i.
 
+A path's bias per site is a term of its own, with m = 1; the two changes add up.
+
 In the block-diagonal approximation other groups' terms do not depend on the path, so the best
 precisions of the rest do not move.
 
@@ -40,6 +42,14 @@ def removal(evidence: Evidence, names: Sequence[str]) -> float:
 
     This is the closed form; it needs no data but collected curvature.
     """
+    prior = evidence.prior
+    offsets = [n for n in names if prior.groups[prior.index(n)].role == "site_bias"]
+    factors = [n for n in names if n not in offsets]
+    return sum(_of_product(evidence, product) for product in (factors, *([n] for n in offsets)))
+
+
+def _of_product(evidence: Evidence, names: Sequence[str]) -> float:
+    """The change without groups whose parameters are the factors of one product."""
     prior = evidence.prior
     indices = [prior.index(name) for name in names]
     parameters = dict(evidence.network.named_parameters())

@@ -32,10 +32,13 @@ class Likelihood(nn.Module):
     log_noise
         log σ where the targets are y = f + σ ε with Gaussian ε, else None. The evidence learns it
         together with the precisions. Other parameters of a likelihood are trained like weights.
+    scale
+        The size of the targets: σ is not learned below 10⁻⁶ of it.
     """
 
     has_classes: ClassVar[bool] = False
     log_noise: nn.Parameter | None
+    scale: float = 1.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,20 +162,31 @@ class Gaussian(Likelihood):
     Parameters
     ----------
     noise
-        Standard deviation at the start.
+        Standard deviation at the start. By default 1, or the spread of the targets if `fit` learns
+        their units, too.
     learned
         Whether training changes it.
     """
 
     log_noise: nn.Parameter
 
-    def __init__(self, noise: float = 1.0, *, learned: bool = True) -> None:
+    def __init__(self, noise: float | None = None, *, learned: bool = True) -> None:
         super().__init__()
+        self._given = noise is not None or not learned
+        noise = 1.0 if noise is None else noise
         if not noise > 0:
             raise ValueError(
                 f"The noise is a standard deviation and must be positive, got {noise}."
             )
         self.log_noise = nn.Parameter(torch.tensor(math.log(noise)), requires_grad=learned)
+
+    def start_at(self, noise: float) -> None:
+        """Set the scale of the targets and, once, unless one was given, the standard deviation."""
+        self.scale = noise
+        if not self._given:
+            self._given = True
+            with torch.no_grad():
+                self.log_noise.fill_(math.log(noise))
 
     @property
     def noise(self) -> Tensor:

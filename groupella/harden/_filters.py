@@ -62,7 +62,9 @@ def plain_weights(path: nn.Module) -> Filter | Matrix | FactoredMatrix:
             return _factors(exact)
         if isinstance(exact, FullyConnected):
             bias = exact.weight.new_zeros(len(exact.weight))
-            return Matrix(exact.weight, bias if exact.bias is None else exact.bias.flatten())
+            for own in (exact.bias, exact.site_bias):
+                bias = bias if own is None else bias + own.flatten()
+            return Matrix(exact.weight, bias)
         if exact.symmetry.translations and exact.space_in.lattice == exact.space_out.lattice:
             return _filter(exact)
         return _matrix(exact)
@@ -125,14 +127,14 @@ def _factors(path: FactoredFC | SparseFC) -> FactoredMatrix:
     theta2: Tensor = path.theta2
     c_out = len(theta1)
     between: Tensor = theta1.new_zeros(c_out)
+    sites = theta1.new_zeros(()) if path.site_bias is None else path.site_bias.reshape(c_out, -1)
     if isinstance(path, SparseFC):
         spread, projection = path.functions()
         theta1, theta2 = theta1 @ spread.mT, theta2 @ projection.mT
         after = between if path.bias is None else path.bias
-        return FactoredMatrix(
-            theta1, theta2, between, after.unsqueeze(1).expand(-1, theta1.shape[2])
-        )
+        after = after.unsqueeze(1).expand(-1, theta1.shape[2])
+        return FactoredMatrix(theta1, theta2, between, after + sites)
     if path.channel_bias is not None:
         between = path.channel_bias
     point = path.point_bias if path.point_bias is not None else theta1.new_zeros(theta1.shape[2])
-    return FactoredMatrix(theta1, theta2, between, point.expand(c_out, -1))
+    return FactoredMatrix(theta1, theta2, between, point.expand(c_out, -1) + sites)

@@ -21,8 +21,9 @@ from groupella.curvature import batches, evaluation
 from groupella.evidence.likelihoods import Categorical, Likelihood
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.nonlinearity import FibreNorm, Pointwise
-from groupella.nn.paths import Path
+from groupella.nn.paths import Path, is_stationary, stationary_part
 from groupella.nn.pooling import BlurPool, GlobalPool, GroupPool, Lift, PolyphasePool
+from groupella.nn.standardise import InUnits, Standardise
 
 from . import _plain
 from ._filters import FactoredMatrix, Filter, Matrix, add_filters, plain_weights
@@ -40,7 +41,10 @@ _ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 
 
 class HasKept(Protocol):
-    """The part of a `Selection` that is used: for each layer the names of the paths to keep."""
+    """The part of a `Selection` that is used: for each layer the names of the paths to keep.
+
+    It may also have `stationary`, the names of sparse paths of which the constant part stays.
+    """
 
     @property
     def kept(self) -> Mapping[str, Iterable[str]]: ...
@@ -60,7 +64,8 @@ def harden(
 ) -> nn.Module:
     """A plain copy of the network with only the selected paths.
 
-    Where the weights of the other paths are zero, its outputs are the same.
+    Where the weights of the other paths are zero, its outputs are the same. Of a sparse path that
+    is not selected because its lengthscales are zero, or died, the constant part stays.
 
     Parameters
     ----------
@@ -136,14 +141,15 @@ def _score(
 
 
 def _hardened(network: nn.Module, selection: Any) -> nn.Module:
-    kept = _kept(network, selection)
+    kept, stationary = _kept(network, selection)
     names = {id(module): name for name, module in network.named_modules()}
     # The memo of deepcopy, so that shared modules and tied weights stay shared.
     plain: dict[int, Any] = {}
 
     def convert(module: nn.Module) -> nn.Module:
         if id(module) not in plain:
-            made = _leaf(module, kept.get(names[id(module)]))
+            name = names[id(module)]
+            made = _leaf(module, kept.get(name), stationary.get(name, ()))
             if made is None:
                 for child in module.children():
                     convert(child)
@@ -155,17 +161,20 @@ def _hardened(network: nn.Module, selection: Any) -> nn.Module:
     return convert(network).train(network.training)
 
 
-def _kept(network: nn.Module, selection: Any) -> dict[str, tuple[str, ...]]:
-    """The paths to keep of the layers that are named, checked."""
+def _kept(
+    network: nn.Module, selection: Any
+) -> tuple[dict[str, tuple[str, ...]], Mapping[str, tuple[str, ...]]]:
+    """The paths to keep of the layers that are named, checked, and those to keep as constants."""
     layers = {n: m for n, m in network.named_modules() if isinstance(m, ResidualPathway)}
     if selection is None:
-        return {}
+        return {}, {}
     mapping = selection if isinstance(selection, Mapping) else getattr(selection, "kept", None)
     if not isinstance(mapping, Mapping):
         raise TypeError(
             "selection is a mapping from layer names to path names, or has one as its attribute "
             f"`kept`; got {type(selection).__name__}"
         )
+    stationary = {} if mapping is selection else getattr(selection, "stationary", {})
     kept = {}
     for name, paths in mapping.items():
         if name not in layers:
@@ -175,12 +184,12 @@ def _kept(network: nn.Module, selection: Any) -> dict[str, tuple[str, ...]]:
         for path in kept[name]:
             if path not in known:
                 raise ValueError(f"layer {name!r} has no path {path!r}{_nearest(path, known)}")
-        if not kept[name]:
+        if not kept[name] and not stationary.get(name):
             raise ValueError(
                 f"layer {name!r} would keep no path, and its output no longer depend on the input; "
                 f"it has {', '.join(known)}"
             )
-    return kept
+    return kept, stationary
 
 
 def _nearest(name: object, known: Iterable[str]) -> str:
@@ -189,14 +198,24 @@ def _nearest(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ": there is none"
 
 
-def _leaf(module: nn.Module, kept: tuple[str, ...] | None) -> nn.Module | None:
+def _leaf(
+    module: nn.Module, kept: tuple[str, ...] | None, stationary: tuple[str, ...]
+) -> nn.Module | None:
     """The plain form of a module of groupella; None for a module that merely contains some."""
     if isinstance(module, ResidualPathway):
-        return _written_out(_layer(module, tuple(module.paths) if kept is None else kept))
+        chosen = tuple(module.paths) if kept is None else kept
+        return _written_out(_layer(module, _chosen(module, chosen, stationary)))
     if isinstance(module, Pointwise):
         return _ACTIVATIONS[module.function]()
+    if isinstance(module, Standardise | InUnits) and not module.calibrated:
+        return nn.Identity()
     made: nn.Module | None = None
-    if isinstance(module, Lift):
+    if isinstance(module, Standardise):
+        dim = module.space_in.lattice.dim
+        made = _plain.Standardised(module.mean, module.std, dim, module.like.dtype)
+    elif isinstance(module, InUnits):
+        made = _plain.InUnits(module.mean, module.std)
+    elif isinstance(module, Lift):
         made = _lift(module)
     elif isinstance(module, GroupPool):
         space = module.space_in
@@ -224,12 +243,22 @@ def _written_out(module: nn.Module) -> nn.Module:
     return graph
 
 
-def _layer(layer: ResidualPathway, kept: tuple[str, ...]) -> nn.Module:
+def _chosen(
+    layer: ResidualPathway, kept: tuple[str, ...], stationary: tuple[str, ...]
+) -> list[nn.Module]:
+    """The paths to keep; of sparse paths whose lengthscales are zero or died, the constant part."""
+    return [
+        path if name in kept else stationary_part(path)
+        for name, path in layer.paths.items()
+        if name in kept or name in stationary or is_stationary(path)
+    ]
+
+
+def _layer(layer: ResidualPathway, paths: Iterable[Any]) -> nn.Module:
     before: list[nn.Module] = []
     after: list[nn.Module] = []
     filters: list[Filter] = []
-    for name in kept:
-        path: Any = layer.paths[name]
+    for path in paths:
         found = plain_weights(path)
         if isinstance(found, Filter):
             filters.append(found)
@@ -264,7 +293,8 @@ def _weights(found: Matrix | FactoredMatrix, shape: tuple[int, ...]) -> nn.Modul
 def _polyphase(pool: PolyphasePool) -> nn.Module:
     channels, *lattice = pool.space_in.shape
     blur = isinstance(pool, BlurPool)
-    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre, blur)
+    pattern = pool.pattern.like(torch.empty((), dtype=torch.float64))
+    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre, pattern, blur)
 
 
 def _lift(lift: Lift) -> nn.Module:

@@ -91,11 +91,19 @@ class Polyphase(nn.Module):
     """
 
     def __init__(
-        self, channels: int, lattice: Sequence[int], norm: Norm, fibre: int, blur: bool = False
+        self,
+        channels: int,
+        lattice: Sequence[int],
+        norm: Norm,
+        fibre: int,
+        pattern: Sequence[Tensor],
+        blur: bool = False,
     ) -> None:
         super().__init__()
         self.channels, self.lattice, self.norm, self.fibre = channels, tuple(lattice), norm, fibre
         self.blur = blur
+        for number, factor in enumerate(pattern):
+            self.register_buffer(f"pattern{number}", factor, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         chosen = self.choose(x.detach()).view(-1, 1, 1, 1)
@@ -118,7 +126,8 @@ class Polyphase(nn.Module):
     def choose(self, x: Tensor) -> Tensor:
         """(batch, channels, *lattice) to (batch,)."""
         best = nearly_largest(phase_scores(x, self.lattice, self.norm, self.fibre), x)
-        return break_ties(x, best, self.lattice).to(torch.uint8).argmax(1)
+        factors = [getattr(self, f"pattern{n}").double() for n in range(1 + len(self.lattice))]
+        return break_ties(x, best, self.lattice, *factors).to(torch.uint8).argmax(1)
 
 
 class Layer(nn.Module):
@@ -150,6 +159,37 @@ def _sum(terms: Sequence[Tensor]) -> Tensor:
     for term in terms[1:]:
         total = total + term
     return total
+
+
+class Standardised(nn.Module):
+    """(x − mean) / std per channel, rounded to `dtype` only then."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor, dim: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.register_buffer("mean", mean.clone().view(-1, *[1] * dim))
+        self.register_buffer("std", std.clone().view(-1, *[1] * dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ((x.double() - self.mean) / self.std).to(self.dtype)
+
+
+class InUnits(nn.Module):
+    """std · f + mean."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean.clone())
+        self.register_buffer("std", std.clone())
+
+    def forward(self, f: Tensor) -> Tensor:
+        return self.std.to(f) * f + self.mean.to(f)
 
 
 class Lifted(nn.Module):

@@ -11,6 +11,10 @@
   the head is the space of *all* linear maps that the symmetry leaves alone. For the trivial group
   that is a plain linear map of all features: the network that obeys nothing.
 * Generator-defined symmetries: dense layers in a basis of equivariant maps, and such a head.
+
+The first layers can obey more than the outputs do (`layers`, `depth`): edges look alike in every
+direction also where the label depends on the direction. Their fibre is then the larger one, of
+which later layers and the head use only what the smaller symmetry does to it.
 """
 
 from __future__ import annotations
@@ -19,14 +23,18 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from groupella.groups import FeatureSpace, GroupSet, Lattice, Symmetry
+from groupella.groups import FeatureSpace, GroupSet, Lattice, Symmetry, is_inside
 from groupella.nn.layer import ResidualPathway, rescale
 from groupella.nn.nonlinearity import nonlinearity, permutes_entries
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.paths import DenseBasis
-from groupella.nn.pooling import BlurPool, GlobalPool, GroupPool
+from groupella.nn.pooling import BlurPool, GlobalPool
+from groupella.nn.standardise import InUnits, Standardise
+
+from ._recipe import remembered
 
 WIDTH = 32
 MOST_DENSE = 400_000  # weights of a layer of the generator kind
@@ -49,19 +57,42 @@ class InvariantNet(nn.Module):
         activations: Sequence[nn.Module],
         pools: Sequence[nn.Module],
         head: nn.Module,
+        outputs: int,
     ) -> None:
         super().__init__()
         self.symmetry, self.space_in = symmetry, space_in
+        self.inputs = Standardise(space_in)
         self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
         self.activations, self.pools = nn.ModuleList(activations), nn.ModuleList(pools)
         self.head = head
+        self.outputs = InUnits(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = self.inputs(x)
         stages = zip(self.layers, self.norms, self.activations, self.pools, strict=True)
         for layer, norm, activation, pool in stages:
             x = pool(activation(norm(layer(x))))
-        answer: Tensor = self.head(x)
+        answer: Tensor = self.outputs(self.head(x))
         return answer
+
+
+class OrbitPool(nn.Module):
+    """The maximum over each orbit that `symmetry` has in the fibre, (batch, channels·orbits)."""
+
+    orbits: Tensor
+
+    def __init__(self, space: FeatureSpace, symmetry: Symmetry) -> None:
+        super().__init__()
+        one = space.with_channels(1)
+        numbers = torch.arange(space.fibre_size, dtype=torch.double)[None]
+        moved = [one.act(g, numbers)[0].long() for g in one.elements(symmetry)]
+        orbits = sorted({tuple(sorted({int(m[f]) for m in moved})) for f in range(len(numbers[0]))})
+        self.fibre, self.features = space.fibre_size, space.channels * len(orbits)
+        self.register_buffer("orbits", torch.tensor(orbits), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        fibres = x.reshape(x.shape[0], -1, self.fibre)
+        return fibres[:, :, self.orbits].amax(-1).flatten(1)
 
 
 class InvariantHead(nn.Module):
@@ -78,6 +109,7 @@ class InvariantHead(nn.Module):
         return answer
 
 
+@remembered
 def invariant_net(
     symmetry: Symmetry,
     lattice: Lattice | Sequence[int] | int,
@@ -86,6 +118,8 @@ def invariant_net(
     *,
     width: int = WIDTH,
     convolutions: bool = True,
+    layers: Symmetry | None = None,
+    depth: int | None = None,
 ) -> InvariantNet:
     """Return a freshly initialised network that is invariant to `symmetry`.
 
@@ -102,27 +136,47 @@ def invariant_net(
     convolutions
         For the trivial group: whether its layers are convolutions (images, sequences) or dense
         (sets, vectors).
+    layers, depth
+        A catalogue group with translations that contains `symmetry`, and how many layers obey it
+        (by default all, but never the head). For a `symmetry` with translations, or the trivial
+        one.
+
+    Raises
+    ------
+    ValueError
+        If `layers` is not such a group, or `depth` not a number of layers.
     """
     torus = symmetry.check_lattice(lattice)
+    if layers is not None:
+        _check_layers(layers, symmetry, torus)
+    elif depth is not None:
+        raise ValueError("depth says how many layers obey `layers`: name that group too")
     if not symmetry.is_catalogue or not torus.dim:
         return _dense(symmetry, torus, in_channels, outputs, width)
     if symmetry.is_trivial and not convolutions:
         return _plain(symmetry, torus, in_channels, outputs, width)
     moving = Symmetry(
-        symmetry.name if symmetry.translations else f"shifts and {symmetry.name}",
+        symmetry.name if symmetry.translations else "shifts",
         torus.dim,
         True,
         symmetry.point_in(torus.dim),
     )
+    plan = _plan(torus, width)
+    strict = len(plan) if depth is None else depth
+    if not 1 <= strict <= len(plan):
+        raise ValueError(f"depth must be between 1 and {len(plan)}, the layers; got {depth!r}")
     groups = GroupSet(moving)
+    if layers is not None and len(layers.point_in(torus.dim)) > len(moving.point_in(torus.dim)):
+        groups = GroupSet(layers, moving)
     space: FeatureSpace = groups.space(torus, in_channels, "trivial")
     inputs = space
     parts: dict[str, list[nn.Module]] = {n: [] for n in ("layers", "norms", "activations", "pools")}
     fibre = groups.space(torus, 1).fibre_size
-    for channels, halve in _plan(torus, width):
+    for number, (channels, halve) in enumerate(plan):
         after = groups.space(space.lattice, max(channels // fibre, 2))
         size = tuple(min(3, n // 2 * 2 + 1) for n in space.lattice.shape)
-        parts["layers"].append(ResidualPathway(space, after, groups, kernel_size=size))
+        path = None if len(groups) == 1 else f"GCONV:{groups.names[number >= strict]}"
+        parts["layers"].append(ResidualPathway(space, after, groups, path, kernel_size=size))
         parts["norms"].append(ChannelNorm(after))
         parts["activations"].append(nonlinearity(after, "relu"))
         pool: nn.Module = nn.Identity()
@@ -133,14 +187,29 @@ def invariant_net(
         parts["pools"].append(pool)
     if symmetry.translations:
         rest = GlobalPool(space)
-        pooled = GroupPool(rest.space_out) if fibre > 1 else nn.Identity()
-        head: nn.Module = nn.Sequential(rest, pooled, nn.Linear(space.channels, outputs))
+        pooled = OrbitPool(
+            rest.space_out, Symmetry("point", torus.dim, False, moving.point_in(torus.dim))
+        )
+        head: nn.Module = nn.Sequential(rest, pooled, nn.Linear(pooled.features, outputs))
     elif symmetry.is_trivial:
         head = nn.Sequential(nn.Flatten(), nn.Linear(space.size, outputs))
     else:
         own = GroupSet(symmetry).space(space.lattice, space.channels)
         head = nn.Sequential(InvariantHead(own, symmetry, outputs))
-    return InvariantNet(symmetry, inputs, head=head, **parts)
+    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, **parts)
+
+
+def _check_layers(layers: Symmetry, symmetry: Symmetry, lattice: Lattice) -> None:
+    layers.check_lattice(lattice)
+    if not (layers.is_catalogue and layers.translations):
+        raise ValueError(f"layers must obey a catalogue group with translations, got {layers}")
+    if not (symmetry.is_trivial or (symmetry.is_catalogue and symmetry.translations)):
+        raise ValueError(
+            f"layers that obey more than the outputs need outputs that obey translations or "
+            f"nothing, got {symmetry}"
+        )
+    if not is_inside(symmetry, layers):
+        raise ValueError(f"layers must obey a group that contains {symmetry}; {layers} does not")
 
 
 def fold(network: InvariantNet) -> InvariantNet:
@@ -152,6 +221,7 @@ def fold(network: InvariantNet) -> InvariantNet:
             last: Any = layer[-1] if isinstance(layer, nn.Sequential) else layer
             rescale(last, *norm.affine())
             folded.norms[number] = nn.Identity()
+    vars(folded)["folded"] = True
     return folded
 
 
@@ -191,7 +261,8 @@ def _dense(
         parts["activations"].append(nonlinearity(after, "relu" if permutes else "norm_swish"))
         parts["pools"].append(nn.Identity())
         space = after
-    return InvariantNet(symmetry, inputs, head=InvariantHead(space, symmetry, outputs), **parts)
+    head = InvariantHead(space, symmetry, outputs)
+    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, **parts)
 
 
 def _plain(
@@ -210,4 +281,5 @@ def _plain(
         parts["activations"].append(nn.ReLU())
         parts["pools"].append(nn.Identity())
         space = after
-    return InvariantNet(symmetry, inputs, head=nn.Linear(8 * width, outputs), **parts)
+    head = nn.Linear(8 * width, outputs)
+    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, **parts)

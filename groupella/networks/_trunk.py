@@ -24,6 +24,9 @@ from groupella.groups import FeatureSpace, GroupSet, Lattice
 from groupella.nn.layer import ResidualPathway, check_groups
 from groupella.nn.nonlinearity import nonlinearity
 from groupella.nn.pooling import GlobalPool, GroupPool, Lift, NoInvariantVectorError
+from groupella.nn.standardise import InUnits, Standardise
+
+from ._recipe import remembered
 
 
 class Block(NamedTuple):
@@ -59,14 +62,17 @@ class Trunk(nn.Module):
         activations: Sequence[nn.Module],
         pool: nn.Module,
         head: nn.Module,
+        outputs: int,
     ) -> None:
         super().__init__()
         self.groups = groups
+        self.inputs = Standardise(lift.space_in)
         self.lift = lift
         self.layers = nn.ModuleList(layers)
         self.activations = nn.ModuleList(activations)
         self.pool = pool
         self.head = head
+        self.outputs = InUnits(outputs)
 
     @property
     def space_in(self) -> FeatureSpace:
@@ -74,10 +80,10 @@ class Trunk(nn.Module):
         return self.lift.space_in
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.lift(x)
+        x = self.lift(self.inputs(x))
         for layer, activation in zip(self.layers, self.activations, strict=True):
             x = activation(layer(x))
-        answer: Tensor = self.head(self.pool(x))
+        answer: Tensor = self.outputs(self.head(self.pool(x)))
         return answer
 
     def strict(self, name: str) -> Trunk:
@@ -86,11 +92,13 @@ class Trunk(nn.Module):
         Parameters are shared with this network.
         """
         strict = copy.copy(self)
+        vars(strict).pop("made_by", None)
         strict._modules = dict(self._modules)
         strict.layers = nn.ModuleList(layer.strict(name) for layer in self.layers)  # type: ignore[operator]
         return strict
 
 
+@remembered
 def trunk(
     groups: GroupSet,
     paths: Any = None,
@@ -182,7 +190,7 @@ def trunk(
     width = hidden * alpha
     head = nn.Sequential(nn.Linear(space.channels, width), nn.ReLU(), nn.Linear(width, classes))
     activations = [nonlinearity(layer.space_out, activation) for layer in layers]
-    return Trunk(groups, lift, layers, activations, pool, head)
+    return Trunk(groups, lift, layers, activations, pool, head, classes)
 
 
 def _check_options(options: dict[str, Any]) -> None:

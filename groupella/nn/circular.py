@@ -107,6 +107,19 @@ def add_kernels(kernels: Sequence[Tensor]) -> Tensor:
     return total
 
 
+def stacked(x: Tensor, axis: int | None, size: int, channels: int) -> Tensor:
+    """x with the `axis` that vmap added, of that `size`, merged into its axis of channels.
+
+    Maps that treat groups of channels alike need no other rule for vmap. Without an axis, x is
+    repeated.
+    """
+    if axis is None:
+        shape = list(x.shape)
+        shape.insert(channels, size)
+        return x.unsqueeze(channels).expand(shape).flatten(channels, channels + 1)
+    return x.movedim(axis, channels).flatten(channels, channels + 1)
+
+
 @dataclass(frozen=True)
 class _Kernel:
     """The shape of a weight; a plain tuple would be taken apart by `torch.func`."""
@@ -115,7 +128,20 @@ class _Kernel:
 
 
 class _CircularConv(torch.autograd.Function):
-    generate_vmap_rule = True
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        groups: int,
+    ) -> Any:
+        size = info.batch_size
+        many = stacked(x, in_dims[0], size, 1), stacked(weight, in_dims[1], size, 0)
+        biases = None if bias is None else stacked(bias, in_dims[2], size, 0)
+        found = _CircularConv.apply(*many, biases, size * groups)  # type: ignore[no-untyped-call]
+        return tuple(t.unflatten(1, (size, -1)) for t in found), (1, 1)
 
     @staticmethod
     def forward(
@@ -176,7 +202,19 @@ class _CircularConv(torch.autograd.Function):
 class _WeightGradient(torch.autograd.Function):
     """(x, g) ↦ Σ_{n,p} g(n, c', p) x(n, c, p + δ): bilinear, as the convolution itself."""
 
-    generate_vmap_rule = True
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        x: Tensor,
+        g: Tensor,
+        kernel: _Kernel,
+        groups: int,
+    ) -> Any:
+        size = info.batch_size
+        many = stacked(x, in_dims[0], size, 1), stacked(g, in_dims[1], size, 1)
+        shape = _Kernel((size * kernel.shape[0], *kernel.shape[1:]))
+        return torch.unflatten(_apply_gradient(*many, shape, size * groups), 0, (size, -1)), 0
 
     @staticmethod
     def forward(x: Tensor, g: Tensor, kernel: _Kernel, groups: int) -> Tensor:

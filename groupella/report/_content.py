@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from groupella._files import write_text
+from groupella._schema import build, read_json, write_json
 from groupella.decide import Selection
 from groupella.decide.claims import Consequence as Consequence
 from groupella.training import History
 
 FORMAT, VERSION = "groupella-report", 2
 FloatArray = npt.NDArray[np.float64]
+Kind = Literal["kernels", "maps"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class FilterPicture:
 
     layer: str
     path: str
-    kind: str
+    kind: Kind
     filters: FloatArray
 
     def __post_init__(self) -> None:
@@ -143,7 +144,7 @@ class ReportContent:
             "selection": self.selection.as_dict(),
             "history": self.history.as_list(),
         }
-        return write_text(path, json.dumps(plain, separators=(",", ":"), default=_plain) + "\n")
+        return write_text(path, write_json(_plain(plain)) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> ReportContent:
@@ -154,10 +155,7 @@ class ReportContent:
         ValueError
             If the file is not JSON, not a report of this version, or incomplete.
         """
-        try:
-            found = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is truncated or is not JSON: {error}") from error
+        found = read_json(path)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise ValueError(f"{path} is not a report: it lacks format={FORMAT!r}")
         if found.get("version") != VERSION:
@@ -165,41 +163,28 @@ class ReportContent:
                 f"{path} has format version {found.get('version')}; this groupella reads "
                 f"version {VERSION}. Run the command again in a new directory"
             )
+        content = {k: v for k, v in found.items() if k not in ("format", "version")}
         try:
-            values = {f.name: found[f.name] for f in fields(cls)}
-            return cls(**{name: _READ.get(name, _same)(v) for name, v in values.items()})
-        except KeyError as error:
-            raise ValueError(f"{path} is not a complete report: it lacks {error}") from error
-        except (AttributeError, TypeError, ValueError) as error:
+            parts = {"selection": Selection.from_dict, "history": History.from_list}
+            for name, read in parts.items():
+                if name in content:
+                    content[name] = read(content[name])
+            return build(cls, content)
+        except ValueError as error:
             raise ValueError(f"{path} is not a complete report: {error}") from error
 
 
-def _many(kind: Callable[..., Any]) -> Callable[[Any], Any]:
-    return lambda entries: tuple(kind(**entry) for entry in entries)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-_READ: dict[str, Callable[[Any], Any]] = {
-    "selection": Selection.from_dict,
-    "history": History.from_list,
-    "errors": _many(LayerError),
-    "filters": _many(FilterPicture),
-    "examples": _many(Example),
-    "held_out": lambda entry: HeldOutScore(**entry),
-    "consequences": _many(Consequence),
-    "tables": _many(ReportTable),
-    "remarks": tuple,
-}
-
-
 def _plain(value: Any) -> Any:
-    """What JSON stores instead of `value`; arrays keep four significant digits."""
+    """Return what JSON stores instead of `value`; arrays keep four significant digits."""
     if isinstance(value, np.ndarray):
         scale = float(np.abs(value).max(initial=0.0))
         if scale > 0.0 and np.isfinite(scale):
             value = np.round(value, int(4 - np.floor(np.log10(scale))))
         return value.tolist()
-    return vars(value) if is_dataclass(value) else str(value)
+    if is_dataclass(value):
+        return _plain(vars(value))
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -14,7 +14,7 @@ from groupella.nn.layer import ResidualPathway
 from groupella.nn.paths import FullyConnected
 from groupella.testing import equivariance_error
 
-from ._content import FilterPicture, FloatArray, LayerError
+from ._content import FilterPicture, FloatArray, Kind, LayerError
 
 LARGEST_MATRIX = 2_000_000  # entries of a matrix that is built only for its picture
 
@@ -89,7 +89,7 @@ def _layers(network: nn.Module) -> Iterable[tuple[str, ResidualPathway]]:
     return ((n, m) for n, m in network.named_modules() if isinstance(m, ResidualPathway))
 
 
-def _filters_of(path: Any) -> tuple[str, FloatArray] | None:
+def _filters_of(path: Any) -> tuple[Kind, FloatArray] | None:
     space_in, space_out = path.space_in, path.space_out
     sides: Sequence[int] = space_in.lattice.shape
     factored = hasattr(path, "theta1")

@@ -23,7 +23,7 @@ def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         "| " + " | ".join(["---", *["---:"] * (len(heads) - 1)]) + " |",
     ]
     for row in rows:
-        cells = ["–" if c is None else str(c).replace("|", "\\|") for c in row]
+        cells = ["–" if c is None else " ".join(str(c).replace("|", "\\|").split()) for c in row]
         if len(cells) != len(heads):
             raise ValueError(f"a row has {len(cells)} cells, the table {len(heads)} columns: {row}")
         lines.append("| " + " | ".join(cells) + " |")
@@ -76,6 +76,7 @@ def consequences_section(consequences: Iterable[Consequence]) -> ReportTable:
         "group": [shown(c.name) for c in found],
         "log evidence": [_text(c.log_evidence, ".1f") for c in found],
         "accuracy": [_text(c.accuracy, ".1%") for c in found],
+        "R²": [_text(c.r2, ".3f") for c in found],
         "NLL": [_text(c.nll, ".3f") for c in found],
         "equivariance error": [error_text(c.equivariance_error) for c in found],
         "parameters": [_text(c.parameters, ",d") for c in found],
@@ -86,7 +87,7 @@ def consequences_section(consequences: Iterable[Consequence]) -> ReportTable:
         "Each group imposed on the whole network",
         tuple(kept),
         tuple(zip(*kept.values(), strict=True)),
-        "log evidence in nats, on the training data; accuracy and NLL on held-out data",
+        "log evidence in nats, on the training data; all else on held-out data",
     )
 
 

@@ -49,6 +49,10 @@ def judged(judgement: Judgement) -> str:
     if judgement.obeys is None:
         return f"Undecided: {judgement.reason}."
     said = f"The labels {obeys(judgement.verdict, 2)} (probability {judgement.probability:.3f})."
+    for found in judgement.layers:
+        if found.holds:
+            what = "layer obeys" if found.depth == 1 else f"{found.depth} layers obey"
+            said += f" The first {what} {found.candidate} (probability {found.probability:.3f})."
     return f"{said} Reason: {judgement.reason}."
 
 

@@ -83,24 +83,37 @@ def with_budget(job: Job, budget: float, data: ImageData) -> Job:
 def _searching(job: Job, budget: float, data: ImageData) -> Job:
     """Return the job with the epochs per training that fit, or with fewer data if too few fit.
 
-    Networks for the candidates, for none of them and for the verdict cost about the same.
+    Networks for the candidates, for none of them and for the verdict cost about the same. Where the
+    budget does not allow a second look and a question about layers, the job goes without.
     """
     import torch
 
     from groupella.training import find_symmetry
 
-    settings = job.find_settings()
+    thorough, groups = job.find_settings(), job.group_set(data.lattice)
+    settings = replace(thorough, looks=1, layers=False)
     n, count = len(data.train_y), min(len(data.train_y), TRIAL)
     # Time does not depend on labels, and the first data may all have the same.
-    few = (data.train_x[:count], torch.arange(count) % len(data.classes))
+    y = data.train_y[:count]
+    if data.targets.kind == "classes":
+        y = torch.arange(count) % len(data.classes)
+    few = (data.train_x[:count], y)
     started = time.perf_counter()
     find_symmetry(
-        few, job.group_set(), len(data.classes), replace(settings, epochs=2), progress=False
+        few,
+        groups,
+        data.targets.outputs,
+        replace(settings, epochs=2),
+        task=data.targets.kind,
+        progress=False,
     )
     spent = time.perf_counter() - started
     free = (1 - SPARE) * budget - spent
     epoch = spent / 2 * n / count
     wanted = settings.training(n).epochs
+    if epoch * wanted * thorough.trainings(groups) / settings.trainings(groups) <= free:
+        return job.for_epochs(wanted)
+    job = replace(job, training={**job.training, "looks": 1, "layers": False})
     if epoch * wanted <= free:
         return job.for_epochs(wanted)
     if epoch * FEWEST_EPOCHS <= free:
@@ -118,7 +131,6 @@ def _searching(job: Job, budget: float, data: ImageData) -> Job:
 def measure(job: Job, data: ImageData, seconds: float) -> Cost:
     """Return the cost of an epoch and an update; an epoch of the trial takes about `seconds`."""
     from groupella.evidence import data_fit
-    from groupella.evidence.likelihoods import Categorical
 
     settings = job.settings()
     n, size = len(data.train_y), settings.batch_size
@@ -138,7 +150,7 @@ def measure(job: Job, data: ImageData, seconds: float) -> Cost:
 
     started = time.perf_counter()
     few = (data.train_x[:count], data.train_y[:count])
-    data_fit(done.network, Categorical(), few, batch_size=settings.curvature_batch)
+    data_fit(done.network, done.likelihood, few, batch_size=settings.curvature_batch)
     forward = (time.perf_counter() - started) / count
     epoch = step * n + forward * len(data.test_y)
     if not settings.learns_precisions:

@@ -5,33 +5,43 @@
 | `settings.json`              | the job, its seed, and the versions that ran it |
 | `history.json`               | metrics of every epoch                          |
 | `last.`, `best.safetensors`  | checkpoints                                     |
+| `network.safetensors`        | the network, for `groupella.load` and `export`  |
 | `selection.json`             | what each layer obeys, with all numbers         |
 | `report.json`, `report.html` | the report's content, and the report            |
 | `figures/`                   | its figures as PNG and SVG                      |
+| `finished.json`              | digests of all files; marks a finished run      |
 
-A run with a report.json is finished and is not run again; an interrupted one resumes from its last
-checkpoint. A directory that holds another job is refused.
+The directory is claimed before anything in it is read or written. A finished run is verified and
+not run again; an interrupted one resumes from its last checkpoint. A directory that holds another
+job, or files that are not a run's, is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from groupella._files import InUseError, alone, is_temporary
 
 from .budget import with_budget
 from .jobs import Job
-from .record import SETTINGS, Record, RunError, begun, versions
+from .marker import is_marked, mark, read_mark, verify
+from .record import SETTINGS, Record, RunError, begun
 
 if TYPE_CHECKING:
+    from groupella.answers import Answer
     from groupella.data import ImageData
     from groupella.decide import Selection
-    from groupella.report import Example, ReportContent
+    from groupella.report import ReportContent
     from groupella.training import EpochRecord, Fit
 
+    OnEpoch = Callable[[EpochRecord, object], None]
+
 SELECTION, CONTENT, REPORT = "selection.json", "report.json", "report.html"
-EXAMPLES = 10
+DRAWN = (SELECTION, REPORT, "figures/")
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ def run(
     *,
     data: ImageData | None = None,
     budget: float | None = None,
+    asked: Job | None = None,
     data_dir: str | None = None,
     progress: bool = True,
     on_epoch: Callable[[EpochRecord], None] | None = None,
@@ -68,8 +79,9 @@ def run(
         Where the run is written. A finished run of the same job is loaded instead.
     data
         The job's data if they are loaded already; else they are loaded from `data_dir`.
-    budget
-        Seconds from which the job's epochs were computed, for the record.
+    budget, asked
+        Seconds from which the job's epochs were computed, and the job as it was before, for the
+        record.
     data_dir
         Data directory (default: $GROUPELLA_DATA).
     progress
@@ -87,59 +99,118 @@ def run(
     RunError
         If the directory holds another job, is in use, or has a damaged checkpoint.
     """
-    from groupella.report import layer_errors
-    from groupella.training import CheckpointError, InUseError
-
     directory = Path(directory)
-    if finished(directory, job):
-        return load(directory)
-    data = job.load(data_dir, progress) if data is None else data
-    if job.search == "confirm":
-        return _confirm(job, directory, data, budget, progress)
+    with claimed(directory):
+        if finished(directory, job):
+            return load(directory)
+        data = job.load(data_dir, progress) if data is None else data
+        return _run(job, directory, data, Record.of(job, budget, asked), progress, on_epoch)
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Work in a run's directory while no other process does; raise `RunError` if one does."""
+    if directory.exists() and not directory.is_dir():
+        raise RunError(f"{directory} is a file; a run needs a directory. Choose another one")
+    new = [path for path in (directory, *directory.parents) if not path.exists()]
+    try:
+        with alone(directory, lend=True):
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    for path in new:
+                        path.rmdir()  # if nothing was written
+    except InUseError as error:
+        raise RunError(str(error)) from error
+
+
+def _run(
+    job: Job,
+    directory: Path,
+    data: ImageData,
+    record: Record,
+    progress: bool,
+    on_epoch: Callable[[EpochRecord], None] | None = None,
+) -> Done:
+    """Train in a directory that is claimed, and is empty or holds a part of the same run."""
+    from groupella.training import CheckpointError
+
+    each: OnEpoch | None = None if on_epoch is None else lambda epoch, _: on_epoch(epoch)
+    work = _confirm if job.search == "confirm" else _fit
+    try:
+        answer = work(job, record, directory, data, progress, each)
+    except CheckpointError as error:
+        raise RunError(str(error)) from error
+    answer.save_network(directory)
+    write(directory, answer.content)
+    return Done(job, directory, answer.content, answer.fit)
+
+
+def _fit(
+    job: Job,
+    record: Record,
+    directory: Path,
+    data: ImageData,
+    progress: bool,
+    on_epoch: OnEpoch | None,
+) -> Answer:
+    """Train one network with a path for every group, and describe it."""
+    from groupella.answers import Answer, describe
+    from groupella.report import layer_errors
+
     network = job.network(data)
     before = layer_errors(network, seed=job.seed)
-    Record.of(job, budget).save(directory)
-    try:
-        result = job.fit(
-            network,
-            data,
-            job.settings(),
-            validation=(data.test_x, data.test_y) if len(data.test_y) else None,
-            directory=directory,
-            progress=progress,
-            on_epoch=None if on_epoch is None else lambda record, _: on_epoch(record),
-        )
-    except (CheckpointError, InUseError) as error:
-        raise RunError(str(error)) from error
-    content = describe(job, data, result, before)
-    write(directory, content)
-    return Done(job, directory, content, result)
+    record.save(directory)
+    result = job.fit(
+        network,
+        data,
+        job.settings(),
+        validation=(data.test_x, data.test_y) if len(data.test_y) else None,
+        directory=directory,
+        progress=progress,
+        on_epoch=on_epoch,
+    )
+    content = describe(
+        data,
+        job.group_set(data.lattice),
+        result,
+        _selection(job, result, len(data.train_y)),
+        title=job.title,
+        settings={**_listed(job), **result.settings.as_dict(), "seed": job.seed},
+        seed=job.seed,
+        before=before,
+    )
+    return Answer(content, result.network, data.inputs, data.targets, result)
 
 
 def _confirm(
-    job: Job, directory: Path, data: ImageData, budget: float | None, progress: bool
-) -> Done:
+    job: Job,
+    record: Record,
+    directory: Path,
+    data: ImageData,
+    progress: bool,
+    on_epoch: OnEpoch | None,
+) -> Answer:
     """Find the symmetry by imposing every candidate, and describe the network that obeys it."""
-    from groupella.training import CheckpointError, InUseError, find_symmetry
+    from groupella.answers import find
 
-    Record.of(job, budget).save(directory)
-    try:
-        found = find_symmetry(
-            (data.train_x, data.train_y),
-            job.group_set(),
-            len(data.classes),
-            job.find_settings(),
-            validation=(data.test_x, data.test_y) if len(data.test_y) else None,
-            directory=directory / "candidates",
-            progress=progress,
-        )
-    except (CheckpointError, InUseError) as error:
-        raise RunError(str(error)) from error
-    selection = found.selection((data.train_x, data.train_y))
-    content = describe(job, data, found.fit, {}, selection)
-    content = replace(content, consequences=found.consequences)
-    write(directory, content)
-    return Done(job, directory, content, found.fit)
+    record.save(directory)
+    return find(
+        data,
+        job.group_set(data.lattice),
+        job.find_settings(),
+        title=job.title,
+        listed=_listed(job),
+        directory=directory / "candidates",
+        progress=progress,
+        on_epoch=on_epoch,
+    )
+
+
+def _listed(job: Job) -> dict[str, Any]:
+    """Return the settings of the job that the report lists."""
+    return {k: v for k, v in job.as_dict().items() if k not in ("title", "training")}
 
 
 @dataclass(frozen=True)
@@ -167,49 +238,30 @@ class Assignment:
 
     def do(self, progress: bool, say: Callable[[str], None] = lambda text: None) -> Done:
         """Run the job, or resume it, reading the data once; `say` is called with the epochs."""
-        if self.is_finished:
-            return load(self.directory)
-        job = self.settled
-        data = (job or self.job).load(self.data_dir, progress)
-        if job is None:
-            assert self.budget is not None
-            say(f"measuring how many epochs fit into {self.budget:g} s …")
-            job = with_budget(self.job, self.budget, data)
-            say(f"{job.settings().epochs} epochs")
-            if job.train_size != self.job.train_size:
-                say(f"with {job.train_size} of {len(data.train_y)} training data")
-                data = job.load(self.data_dir, progress)
-        return run(job, self.directory, data=data, budget=self.budget, progress=progress)
-
-
-def describe(
-    job: Job,
-    data: ImageData,
-    result: Fit,
-    before: Mapping[tuple[str, str], float],
-    selection: Selection | None = None,
-) -> ReportContent:
-    """Return the content of the report about a finished fit."""
-    from groupella.groups import meaning
-    from groupella.report import HeldOutScore, ReportContent, filter_pictures, layer_errors, paired
-
-    last = result.history[-1]
-    job_settings = {k: v for k, v in job.as_dict().items() if k not in ("title", "training")}
-    return ReportContent(
-        title=job.title,
-        data=f"{data.name}, {len(data.classes)} classes",
-        groups={m.name: meaning(m.name) for m in job.group_set()},
-        selection=_selection(job, result, len(data.train_y)) if selection is None else selection,
-        history=result.history,
-        errors=paired(before, layer_errors(result.network, seed=job.seed), result.network),
-        filters=filter_pictures(result.network),
-        examples=_examples(data),
-        held_out=HeldOutScore(last.validation_accuracy, last.validation_nll, len(data.test_y)),
-        settings={**job_settings, **result.settings.as_dict(), "seed": job.seed},
-        versions=versions(),
-        expected="none" if data.obeys == "trivial" else data.obeys,
-        remarks=data.remarks,
-    )
+        with claimed(self.directory):
+            if self.is_finished:
+                return load(self.directory)
+            job = self.settled
+            data = (job or self.job).load(self.data_dir, progress)
+            if self.job.own_files():
+                say(data.described)
+            if job is None:
+                assert self.budget is not None
+                say(f"measuring how many epochs fit into {self.budget:g} s …")
+                job = with_budget(self.job, self.budget, data)
+                say(f"{job.settings().epochs} epochs")
+                if job.train_size != self.job.train_size:
+                    say(f"with {job.train_size} of {len(data.train_y)} training data")
+                    data = job.load(self.data_dir, progress)
+            asked = None if self.budget is None else self.job
+            return run(
+                job,
+                self.directory,
+                data=data,
+                budget=self.budget,
+                asked=asked,
+                progress=progress,
+            )
 
 
 def _selection(job: Job, result: Fit, n_data: int) -> Selection:
@@ -224,58 +276,77 @@ def _selection(job: Job, result: Fit, n_data: int) -> Selection:
 
 
 def write(directory: Path, content: ReportContent) -> None:
-    """Write the results; report.json comes last, because it marks the run as finished."""
+    """Write the results, and mark the run as finished."""
+    content.save(directory / CONTENT)
+    draw(directory, content)
+
+
+def draw(directory: Path, content: ReportContent) -> None:
+    """Write what is drawn from the content, and mark the run as finished."""
     from groupella.report import save_figures, write_report
 
     content.selection.save(directory / SELECTION)
     save_figures(content, directory / "figures")
     write_report(content, directory / REPORT)
-    content.save(directory / CONTENT)
+    mark(directory)
+
+
+def redraw(directory: str | Path) -> Done:
+    """Draw selection.json, the figures and the report of a finished run again, and return it."""
+    directory = Path(directory)
+    Record.load(directory)  # raises if this is not a run, before the directory is claimed
+    with claimed(directory):
+        done = load(directory, redrawing=True)
+        draw(directory, done.content)
+    return done
 
 
 def finished(directory: Path, job: Job) -> bool:
-    """Return whether the directory holds the finished job; raise if it holds another one."""
-    if directory.is_file():
+    """Return whether the directory holds the finished job; raise if it holds anything else."""
+    if not directory.exists():
+        return False
+    if not directory.is_dir():
         raise RunError(f"{directory} is a file; a run needs a directory. Choose another one")
     if not (directory / SETTINGS).exists():
-        if (directory / "last.safetensors").exists():
+        others = sorted(path.name for path in directory.iterdir() if not is_temporary(path))
+        if others:
+            listed = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
             raise RunError(
-                f"{directory} holds a run without its {SETTINGS}. Choose another directory"
+                f"{directory} holds {listed} but no {SETTINGS}: it is not the directory of a run. "
+                "Choose another one, or an empty one"
             )
         return False
-    Record.load(directory).require(job, directory)
-    return (directory / CONTENT).exists()
+    there = Record.load(directory)
+    is_finished = is_marked(directory)
+    if is_finished:
+        read_mark(directory)  # raises if its settings were altered: it may not be another run
+    there.require(job, directory)
+    return is_finished
 
 
-def load(directory: str | Path) -> Done:
-    """Return the finished run in `directory`.
+def load(directory: str | Path, *, redrawing: bool = False) -> Done:
+    """Return the finished run in `directory`, after verifying all its files.
+
+    Parameters
+    ----------
+    directory
+        The directory of the run.
+    redrawing
+        Whether what is drawn from report.json need not be sound, because it is drawn again.
 
     Raises
     ------
     RunError
-        If there is no run, or it is not finished.
+        If there is no run, it is not finished, or a file was altered since.
     """
     from groupella.report import ReportContent
 
     directory = Path(directory)
     job = Record.load(directory).job
-    if not (directory / CONTENT).exists():
+    if not is_marked(directory):
         raise RunError(f"{directory} is not finished; rerun the command to resume")
+    verify(directory, DRAWN, redrawing)
     try:
         return Done(job, directory, ReportContent.load(directory / CONTENT))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise RunError(str(error)) from error
-
-
-def _examples(data: ImageData) -> tuple[Example, ...]:
-    """Return one training image of each of the first classes."""
-    from groupella.report import Example
-
-    found: list[Example] = []
-    for label, name in enumerate(data.classes):
-        where = (data.train_y == label).nonzero().flatten()
-        if len(where) and len(found) < EXAMPLES:
-            pixels = data.pixels(data.train_x[where[0]]).clamp(0, 1).double()
-            picture = pixels[0] if len(pixels) != 3 else pixels.permute(1, 2, 0)
-            found.append(Example(str(name), picture.numpy()))
-    return tuple(found)

@@ -16,8 +16,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Protocol
 
@@ -69,15 +69,27 @@ def report(failures: Mapping[str, str]) -> None:
         raise RunError(f"{first}: {message}{also}")
 
 
+@contextmanager
+def naming(failures: Mapping[str, str]) -> Iterator[None]:
+    """Name what has failed on standard error if the work is interrupted before it is reported."""
+    try:
+        yield
+    except (KeyboardInterrupt, GeneratorExit):
+        for name, message in failures.items():
+            print(f"{name} failed: {message}", file=sys.stderr)
+        raise
+
+
 def here(pieces: Mapping[str, Work], progress: bool = True) -> Generator[str, None, None]:
     """Run the pieces one after the other in this process."""
     failures: dict[str, str] = {}
-    for name, work in pieces.items():
-        message = _trouble(work, progress)
-        if message is None:
-            yield name
-        else:
-            failures[name] = message
+    with naming(failures):
+        for name, work in pieces.items():
+            message = _trouble(work, progress)
+            if message is None:
+                yield name
+            else:
+                failures[name] = message
     report(failures)
 
 
@@ -94,17 +106,18 @@ def processes(workers: int) -> Engine:
         running: dict[str, subprocess.Popen[bytes]] = {}
         failures: dict[str, str] = {}
         try:
-            while waiting or running:
-                while waiting and len(running) < workers:
-                    name, work = waiting.pop(0)
-                    running[name] = _start(work)
-                for name in [n for n, p in running.items() if p.poll() is not None]:
-                    message = _message(running.pop(name))
-                    if message is None:
-                        yield name
-                    else:
-                        failures[name] = message
-                time.sleep(PAUSE)
+            with naming(failures):
+                while waiting or running:
+                    while waiting and len(running) < workers:
+                        name, work = waiting.pop(0)
+                        running[name] = _start(work)
+                    for name in [n for n, p in running.items() if p.poll() is not None]:
+                        message = _message(running.pop(name))
+                        if message is None:
+                            yield name
+                        else:
+                            failures[name] = message
+                    time.sleep(PAUSE)
             report(failures)
         finally:
             _stop(running.values())

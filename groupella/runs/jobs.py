@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .estimate import check_estimate, costs
 from .memory import check_memory
-from .spelling import group_set, one_group
+from .spelling import axes, group_set, one_group
 
 if TYPE_CHECKING:
     from groupella.data import ImageData
@@ -49,6 +53,8 @@ class Job:
         and labelled so that the labels obey `obeys`.
     keep
         Classes to keep, separated by commas.
+    task
+        "classes", "regression" or "multilabel"; None as the targets of `data` are.
     size, train_size
         Side of the images, and number of training images.
     paths, increments
@@ -69,7 +75,8 @@ class Job:
         (`groupella.training.find_symmetry`). "paths" trains one network with a path for every
         group, whose precisions the evidence learns (`groupella.training.fit`).
     training
-        Changes to `groupella.training.Settings`; with "confirm" only `epochs` is used.
+        Changes to `groupella.training.Settings`; with "confirm" only `epochs`, and
+        `looks` and `layers` of `groupella.training.FindSettings`.
     """
 
     title: str
@@ -91,15 +98,22 @@ class Job:
     seed: int = 0
     search: str = "paths"
     training: Mapping[str, Any] = field(default_factory=dict)
+    task: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Job:
-        blocks = content["blocks"]
-        plan = None if blocks is None else tuple((int(w), int(s)) for w, s in blocks)
-        return cls(**{**content, "blocks": plan})
+    def check(self) -> None:
+        """Raise `ValueError` if the settings of the training are not as they must be."""
+        from groupella._schema import build
+        from groupella.training import Settings
+
+        build(Settings, {**self.training, "seed": self.seed}, "training")
+
+    def digest(self, budget: float | None = None) -> str:
+        """Return eight hexadecimal digits that differ between jobs and budgets."""
+        text = json.dumps([self.as_dict(), budget], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def for_epochs(self, epochs: int) -> Job:
         return replace(self, training={**self.training, "epochs": epochs})
@@ -135,16 +149,18 @@ class Job:
             "progress": progress,
         }
         if self.motion is None:
-            return load(self.data, **options)
+            kind = None if self.preset is not None else axes(self.groups)
+            return load(self.data, axes=kind, task=self.task, **options)
         obeys = None if self.obeys is None else one_group(self.obeys)
         return labelled(one_group(self.motion), obeys, self.data, **options)
 
-    def group_set(self) -> GroupSet:
+    def group_set(self, lattice: tuple[int, ...] | None = None) -> GroupSet:
+        """Return the groups; some need the lattice of the data, such as "permutations"."""
         if self.preset is not None:
             from groupella.networks import PRESETS
 
             return PRESETS[self.preset].groups
-        return group_set(self.groups)
+        return group_set(self.groups, points=lattice[0] if lattice else None)
 
     def network(self, data: ImageData) -> Trunk:
         """Return a freshly initialised network; torch's global random state does not change."""
@@ -159,13 +175,12 @@ class Job:
             "in_channels": data.channels,
             "init": self.init,
         }
+        self._check_memory(data)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             if self.preset is not None:
                 return preset(self.preset, **common)
-            groups = self.group_set()
-            if self.paths is None:
-                check_memory(groups, data.lattice)
+            groups = self.group_set(data.lattice)
             return trunk(
                 groups,
                 self.paths,
@@ -175,13 +190,29 @@ class Job:
                 **common,
             )
 
+    def _check_memory(self, data: ImageData) -> None:
+        """Raise if the machine cannot hold what the network needs, before any of it is made."""
+        from groupella.networks import PAPER_BLOCKS, PRESETS
+
+        groups, paths = self.group_set(data.lattice), self.paths
+        blocks: Blocks = self.blocks or halving(data.lattice)
+        if self.preset is not None:
+            paths, blocks = PRESETS[self.preset].paths, PAPER_BLOCKS
+        elif paths is None:
+            check_memory(groups, data.lattice)
+        if not data.lattice:
+            return
+        settings = self.settings()
+        found = costs(groups, paths, data.lattice, self.alpha, blocks)
+        values = data.channels * math.prod(data.lattice)
+        check_estimate(found, settings.learns_precisions, values, settings.batch_size)
+
     def find_settings(self) -> FindSettings:
         """Return the settings of the search "confirm"."""
         from groupella.training import FindSettings
 
-        return FindSettings(
-            epochs=self.training.get("epochs"), width=8 * self.alpha, seed=self.seed
-        )
+        chosen = {k: self.training[k] for k in ("epochs", "looks", "layers") if k in self.training}
+        return FindSettings(width=8 * self.alpha, seed=self.seed, **chosen)
 
     def settings(self) -> Settings:
         from groupella.training import Settings
@@ -191,12 +222,15 @@ class Job:
     def fit(self, network: Trunk, data: ImageData, settings: Settings, **options: Any) -> Fit:
         """Call `groupella.training.fit` with the job's prior and the augmentation of the data."""
         from groupella.evidence import Prior
+        from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
         from groupella.training import fit
 
+        kinds = {"classes": Categorical, "regression": Gaussian, "multilabel": Bernoulli}
         return fit(
             network,
             (data.train_x, data.train_y),
-            settings=settings,
+            kinds[data.targets.kind](),
+            settings,
             prior=Prior.from_network(network, on=self.prior),  # type: ignore[arg-type]
             augment=data.augmentation,
             **options,

@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from .directory import Assignment
-from .engines import RERUN, Engine, Work, attempt, report
+from .engines import RERUN, Engine, Work, attempt, naming, report
 from .record import RunError
 
 OBJECT_STORE = 100 * 2**20  # bytes; pieces are small and return nothing
@@ -45,21 +45,22 @@ def cluster(address: str | None, workers: int | None) -> Engine:
         running: dict[Any, str] = {}
         failures: dict[str, str] = {}
         try:
-            while waiting or running:
-                while waiting and (workers is None or len(running) < workers):
-                    name, work = waiting.pop(0)
-                    running[do.remote(home, work)] = name
-                for one in ray.wait(list(running))[0]:
-                    name = running.pop(one)
-                    try:
-                        failure = ray.get(one)
-                    except ray.exceptions.RayError as error:
-                        last = str(error).strip().splitlines()[-1]
-                        failure = f"{last}. {RERUN}"
-                    if failure is None:
-                        yield name
-                    else:
-                        failures[name] = failure
+            with naming(failures):
+                while waiting or running:
+                    while waiting and (workers is None or len(running) < workers):
+                        name, work = waiting.pop(0)
+                        running[do.remote(home, work)] = name
+                    for one in ray.wait(list(running))[0]:
+                        name = running.pop(one)
+                        try:
+                            failure = ray.get(one)
+                        except ray.exceptions.RayError as error:
+                            last = str(error).strip().splitlines()[-1]
+                            failure = f"{last}. {RERUN}"
+                        if failure is None:
+                            yield name
+                        else:
+                            failures[name] = failure
             report(failures)
         finally:
             for one in running:

@@ -7,15 +7,15 @@ user's own files (data, groups), because a file name does not show that its cont
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
-import json
-import platform
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from groupella._files import digest as file_digest
 from groupella._files import write_text
+from groupella._schema import build, read_json, write_json
+from groupella._versions import versions as versions
 
 from .jobs import Job
 
@@ -28,40 +28,53 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """`budget` is in seconds, None if the epochs were given; `files` has a digest per file."""
+    """The content of settings.json.
+
+    Parameters
+    ----------
+    job
+        The job that is run.
+    budget
+        Seconds from which its epochs were computed, None if they were given.
+    asked
+        With a budget: the job before it was cut to the budget.
+    files
+        A digest per file of the user.
+    seed, versions
+        The seed, and the versions of the software.
+    """
 
     job: Job
     budget: float | None = None
+    asked: Job | None = None
     files: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, job: Job, budget: float | None = None) -> Record:
+    def of(cls, job: Job, budget: float | None = None, asked: Job | None = None) -> Record:
         """Return the record of a job that starts now."""
-        return cls(job, budget, {name: digest(path) for name, path in job.own_files().items()})
+        files = {name: digest(path) for name, path in job.own_files().items()}
+        return cls(job, budget, asked, files, job.seed, versions())
 
     @classmethod
     def load(cls, directory: str | Path) -> Record:
         path = Path(directory) / SETTINGS
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            job = Job.from_dict(content["job"])
+            found = build(cls, read_json(path))
+            for job in filter(None, (found.job, found.asked)):
+                job.check()
         except FileNotFoundError:
             raise RunError(f"{directory} is not a run: it has no {SETTINGS}") from None
         except NotADirectoryError:
             raise RunError(f"{directory} is a file, not the directory of a run") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise RunError(f"{path} is not the settings of a run: {error}") from error
-        return cls(job, content.get("budget"), content.get("files", {}))
+        return found
 
     def save(self, directory: Path) -> None:
-        settings = {
-            "job": self.job.as_dict(),
-            "budget": self.budget,
-            "files": dict(self.files),
-            "seed": self.job.seed,
-            "versions": versions(),
-        }
-        write_text(directory / SETTINGS, json.dumps(settings, indent=1) + "\n")
+        text = write_json(asdict(self), indent=1) + "\n"
+        write_text(directory / SETTINGS, text, durable=True)
 
     def require(self, job: Job, directory: Path) -> None:
         """Raise an error that names every difference between `job` and the job in `directory`."""
@@ -81,6 +94,19 @@ class Record:
             )
 
 
+def check_ours(directory: Path, files: Iterable[str]) -> None:
+    """Raise if a file that is about to be written is there, but no run beside it.
+
+    Commands that run several jobs write a summary beside the directories of the runs.
+    """
+    there = [name for name in files if (directory / name).exists()]
+    if there and not any(directory.glob(f"*/{SETTINGS}")):
+        raise RunError(
+            f"{directory} holds {there[0]} but no run, so that it is somebody else's. Choose "
+            "another directory"
+        )
+
+
 def begun(job: Job, budget: float, directory: Path) -> Job | None:
     """Return the job with the epochs and data found when it was started there, or None."""
     if not (directory / SETTINGS).exists():
@@ -93,34 +119,21 @@ def begun(job: Job, budget: float, directory: Path) -> Job | None:
             f"{directory} holds a run that was started with {was}, not with a budget of "
             f"{budget:g} s. Give the same again, or choose another directory"
         )
-    size = there.job.train_size
-    if size is not None and (job.train_size is None or size < job.train_size):
-        job = replace(job, train_size=size)  # cut by `with_budget`
-    return job.for_epochs(epochs)
+    Record(there.asked or there.job, files=there.files).require(job, directory)
+    return there.job
 
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file, or of all files in a folder; "" if there is none."""
     found = hashlib.sha256()
     if path.is_file():
-        found.update(path.read_bytes())
-    elif path.is_dir():
+        return file_digest(path)
+    if path.is_dir():
         for part in sorted(p for p in path.rglob("*") if p.is_file()):
             found.update(f"{part.relative_to(path).as_posix()}\0{part.stat().st_size}\0".encode())
-            found.update(part.read_bytes())
-    else:
-        return ""
-    return found.hexdigest()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of everything that a result may depend on."""
-    from groupella import __version__
-
-    found = {"groupella": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "escnn"):
-        found[name] = importlib.metadata.version(name)
-    return found
+            found.update(file_digest(part).encode())
+        return found.hexdigest()
+    return ""
 
 
 def _differences(

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from groupella.data import Axes
     from groupella.groups import GroupSet, Symmetry
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -30,13 +31,14 @@ def complete_groups(incomplete: str) -> list[str]:
     return [f"{head}{comma}{name}" for name in group_names() if name.startswith(last)]
 
 
-def group_set(text: str, free: bool = True) -> GroupSet:
+def group_set(text: str, free: bool = True, points: int | None = None) -> GroupSet:
     """Return the groups that "z2,p4,flips(0)" names, or NAME in "file.py:NAME".
 
     NAME is a GroupSet, one or several symmetries, or a function that makes them. With `free` the
-    trivial group is added if it is missing, except to a GroupSet.
+    trivial group is added if it is missing, except to a GroupSet. `points` is the number of points
+    of groups that are named without one, such as "permutations".
     """
-    from groupella.groups import GroupSet, Symmetry, trivial
+    from groupella.groups import GroupSet, Symmetry, split_names, trivial
 
     if ".py:" in text:
         found = from_file(text)
@@ -53,7 +55,7 @@ def group_set(text: str, free: bool = True) -> GroupSet:
         if not all(isinstance(m, Symmetry) for m in chosen):
             raise ArgumentError(f"{text} must hold symmetries (groupella.groups.Symmetry)")
     else:
-        chosen = [named_group(name) for name in re.split(r",(?![^(]*\))", text) if name.strip()]
+        chosen = [named_group(name, points) for name in split_names(text)]
         if not chosen:
             raise ArgumentError("name at least one group, such as --groups z2,p4")
     if free and not any(m.is_trivial for m in chosen):
@@ -64,18 +66,22 @@ def group_set(text: str, free: bool = True) -> GroupSet:
         raise ArgumentError(f"--groups {text}: {error}") from error
 
 
-def named_group(name: str) -> Symmetry:
-    """Return the catalogue group of that name."""
+def axes(text: str) -> Axes:
+    """Return the axes of the samples that these groups act on; see `groupella.data.axes_of`."""
+    from groupella.data import axes_of
+    from groupella.groups import needs_points, split_names
+
+    if ".py:" not in text and any(map(needs_points, split_names(text))):
+        return "points"
+    return axes_of(group_set(text))
+
+
+def named_group(name: str, points: int | None = None) -> Symmetry:
+    """Return the group of that name; see `groupella.groups.named_group`."""
     from groupella import groups
 
-    if sized := re.match(r"\s*(s|permutations|cyclic)(\d*)\b", name):
-        call = "cyclic" if sized[1] == "cyclic" else "permutations"
-        raise ArgumentError(
-            f"the group {name.strip()!r} acts on a given number of points, not on images: write "
-            f"GROUPS = [{call}({sized[2] or '5'})] to a file and give my_groups.py:GROUPS"
-        )
     try:
-        return groups.named_group(name)
+        return groups.named_group(name, points)
     except ValueError as error:
         raise ArgumentError(f"{error}, or your own: my_groups.py:GROUPS") from error
 

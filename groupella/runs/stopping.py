@@ -1,8 +1,9 @@
-"""SIGINT (Ctrl-C) and SIGTERM as one exception that knows which of them it was.
+"""SIGINT (Ctrl-C), SIGTERM and SIGHUP as one exception that knows which of them it was.
 
 `groupella.training.fit` has its own handlers while it runs: it finishes its step, saves, and
-raises. Elsewhere SIGTERM raises KeyboardInterrupt, as SIGINT does. Which signal it was is read from
-Python's wake-up descriptor, to which every signal is written whatever its handler.
+raises. Elsewhere all raise KeyboardInterrupt. A SIGHUP that is ignored (nohup) stays so. Which
+signal it was is read from Python's wake-up descriptor, to which every signal is written whatever
+its handler.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
+
+from groupella._signals import stopping_signals
 
 
 class Stopped(KeyboardInterrupt):
@@ -23,7 +27,7 @@ class Stopped(KeyboardInterrupt):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of shells: 130 for SIGINT, 143 for SIGTERM."""
+        """The exit code of shells: 129 for SIGHUP, 130 for SIGINT, 143 for SIGTERM."""
         return 128 + self.signal
 
 
@@ -44,7 +48,7 @@ class Received:
     def first(self) -> int | None:
         with suppress(BlockingIOError):
             self._seen += os.read(self._reader, 256)
-        stops = [n for n in self._seen if n in (signal.SIGINT, signal.SIGTERM)]
+        stops = [n for n in self._seen if n in stopping_signals()]
         return stops[0] if stops else None
 
     def close(self) -> None:
@@ -54,12 +58,15 @@ class Received:
 
 @contextmanager
 def stoppable() -> Iterator[Received]:
-    """Turn SIGINT and SIGTERM into `Stopped`, after inner handlers have run."""
+    """Turn SIGINT, SIGTERM and SIGHUP into `Stopped`, after inner handlers have run."""
     received = Received()
     # Python delivers signals to the main thread only; elsewhere there is nothing to install.
     here = threading.current_thread() is threading.main_thread()
+    before: dict[signal.Signals, Any] = {}
     if here:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in stopping_signals():
+            if signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, signal.default_int_handler)
         woken = signal.set_wakeup_fd(received.writer, warn_on_full_buffer=False)
     try:
         yield received
@@ -68,5 +75,6 @@ def stoppable() -> Iterator[Received]:
     finally:
         if here:
             signal.set_wakeup_fd(woken)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
         received.close()

@@ -14,9 +14,10 @@ from groupella._files import file_name, write_text
 from .directory import Assignment, Done, load
 from .engines import Engine, here
 from .jobs import Job
-from .record import RunError
+from .record import RunError, check_ours
 from .spelling import group_set
 
+SUMMARIES = ("summary.json", "summary.md")
 Details = Callable[[Mapping[str, Done]], str]
 
 
@@ -59,6 +60,7 @@ def perform(
     from groupella.data import named_directory
 
     named = by_key(rows)
+    check_ours(directory, SUMMARIES)
     # Absolute, and from the environment, since another machine's processes start elsewhere.
     place = directory.absolute()
     folder = named_directory(data_dir)
@@ -205,5 +207,5 @@ def summarising(
             found = summary(rows, done)
             text = f"# {title}\n\n{table(found)}" + (f"\n{details(done)}" if details else "")
             content = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-            write_text(directory / "summary.json", content)
-            write_text(directory / "summary.md", text)
+            for name, written in zip(SUMMARIES, (content, text), strict=True):
+                write_text(directory / name, written)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from groupella.curvature import BatchTape, Curvature, curvature, listening
 from groupella.evidence.likelihoods import Categorical, Likelihood
@@ -66,9 +67,10 @@ def ggn_blocks(
     for name, parameter in parameters.items():
         if names is not None and name not in names:
             continue
-        jacobian = torch.stack(
-            [torch.func.jacrev(output)(parameter, name, datum).reshape(k, -1) for datum in x]
-        )
+        with sdpa_kernel(SDPBackend.MATH):
+            jacobian = torch.stack(
+                [torch.func.jacrev(output)(parameter, name, datum).reshape(k, -1) for datum in x]
+            )
         blocks[name] = torch.einsum("nkp,nkl,nlq->pq", jacobian, hessian, jacobian)
     return blocks
 

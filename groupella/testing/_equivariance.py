@@ -11,7 +11,6 @@ may differ by one translation per sample (of the output torus, the fibre untouch
 from __future__ import annotations
 
 import copy
-import importlib
 import math
 import warnings
 from collections.abc import Callable, Iterable
@@ -21,8 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from groupella.groups import Element, FeatureSpace, LatticeElement, Symmetry
+from groupella.groups import Element, FeatureSpace, LatticeElement, Symmetry, named_group
 
+from ._fields import geometric, unwrapped
 from ._translate import best_translation, translate
 
 TOLERANCES = {
@@ -83,7 +83,7 @@ def equivariance_error(
     module: Callable[..., Any],
     space_in: FeatureSpace,
     space_out: FeatureSpace | None,
-    symmetry: Symmetry | Iterable[Symmetry],
+    symmetry: Symmetry | str | Iterable[Symmetry | str],
     *,
     batch: int = 4,
     elements: int = 8,
@@ -105,7 +105,8 @@ def equivariance_error(
         The spaces of input and output. With `space_out=None` the output, of any shape, must be
         invariant.
     symmetry
-        One symmetry or several (a `GroupSet`, say), each inside the ambient one of the spaces.
+        One symmetry or several (a `GroupSet`, say), also by name, each inside the ambient one of
+        the spaces.
     batch, elements, seed
         The number of random inputs, of random elements in addition to the generators, and the seed.
     up_to_translation
@@ -127,20 +128,22 @@ def equivariance_error(
     ValueError
         If an element has no counterpart on the output lattice, or if a shape does not fit.
     """
-    _check_kinds(symmetry, dtype)
+    members = as_symmetries(symmetry)
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype is a torch dtype such as torch.float64, got {dtype!r}")
     if batch < 1 or elements < 0:
         raise ValueError(f"batch must be positive and elements ≥ 0, got {batch} and {elements}")
-    dtype = dtype or _dtype_of(module, inputs)
+    dtype = dtype or dtype_of(module, inputs)
     if inputs is None:
         generator = torch.Generator().manual_seed(seed)
         inputs = torch.randn((batch, *space_in.shape), dtype=dtype, generator=generator)
-    x = inputs.to(_device_of(module), dtype)
+    x = inputs.to(device_of(module), dtype)
     space_in.check(x)
 
-    cases = _cases(space_in, symmetry, elements, seed)
+    cases = _cases(space_in, members, elements, seed)
     images = [_image(g, space_in, space_out, up_to_translation) for _, g, _ in cases]
     align = up_to_translation and space_out is not None and space_out.lattice.dim > 0
-    evaluate = _evaluation(module, dtype, prepare)
+    evaluate = evaluation_of(module, dtype, prepare)
     errors = []
     with torch.no_grad():
         y = torch.cat([_checked(evaluate(one), 1, space_out) for one in torch.split(x, 1)])
@@ -164,47 +167,16 @@ def equivariance_error(
     return EquivarianceError(tuple(errors), dtype, up_to_translation)
 
 
-def assert_equivariant(
+def output_shape(
     module: Callable[..., Any],
     space_in: FeatureSpace,
-    space_out: FeatureSpace | None,
-    symmetry: Symmetry | Iterable[Symmetry],
-    *,
-    tolerance: float | None = None,
-    **options: Any,
-) -> None:
-    """Raise an AssertionError that lists the error of every element unless `module` is equivariant.
-
-    Parameters
-    ----------
-    module, space_in, space_out, symmetry, **options
-        As in `equivariance_error`.
-    tolerance
-        The largest relative error allowed; by default 1e-12 in float64 and 1e-5 in float32.
-    """
-    __tracebackhide__ = True
-    _check_kinds(symmetry, None)
-    if not isinstance(symmetry, Symmetry):
-        symmetry = tuple(symmetry)
-    found = equivariance_error(module, space_in, space_out, symmetry, **options)
-    limit = TOLERANCES[found.dtype] if tolerance is None else tolerance
-    if float(found) <= limit:
-        return
-    worst = found.worst
-    kind = module if not isinstance(module, nn.Module) else type(module)
-    wanted = "invariant" if space_out is None else "equivariant"
-    message = (
-        f"{getattr(kind, '__name__', kind)} is not {wanted}"
-        f" under {worst.symmetry.name}: relative error {worst.error:.1e}, allowed {limit:.0e}"
-        f" in {str(found.dtype).removeprefix('torch.')}\n"
-        f"worst at {worst.name}, sample {worst.sample} of the batch\n{found}"
-    )
-    if not found.up_to_translation and space_out is not None and space_out.lattice.dim > 0:
-        options["up_to_translation"] = True
-        aligned = equivariance_error(module, space_in, space_out, symmetry, **options)
-        if float(aligned) <= limit:
-            message += "\nup_to_translation=True accepts it: a translation per sample differs"
-    raise AssertionError(message)
+    prepare: Callable[[Tensor], Any] | None = None,
+) -> tuple[int, ...]:
+    """The shape of the output for one input of the space, without the batch axis."""
+    dtype = dtype_of(module, None)
+    x = torch.zeros(1, *space_in.shape, dtype=dtype, device=device_of(module))
+    with torch.no_grad():
+        return tuple(_checked(evaluation_of(module, dtype, prepare)(x), 1, None).shape[1:])
 
 
 def _warn_if_constant(x: Tensor, y: Tensor) -> None:
@@ -219,22 +191,23 @@ def _warn_if_constant(x: Tensor, y: Tensor) -> None:
         )
 
 
-def _check_kinds(symmetry: object, dtype: object) -> None:
-    if not isinstance(symmetry, Symmetry) and (
-        isinstance(symmetry, str) or not isinstance(symmetry, Iterable)
-    ):
-        raise TypeError(
-            f"symmetry is a Symmetry such as p4(), or several (a GroupSet), got {symmetry!r}"
-            f"{'; of a group set, groups[name]' if isinstance(symmetry, str) else ''}"
-        )
-    if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise TypeError(f"dtype is a torch dtype such as torch.float64, got {dtype!r}")
+def as_symmetries(symmetry: object) -> tuple[Symmetry, ...]:
+    """One symmetry or several, also by name, as a tuple."""
+    given = (symmetry,) if isinstance(symmetry, Symmetry | str) else symmetry
+    members = tuple(given) if isinstance(given, Iterable) else (given,)
+    found = tuple(named_group(m) if isinstance(m, str) else m for m in members)
+    for member in found:
+        if not isinstance(member, Symmetry):
+            raise TypeError(
+                "symmetry is a Symmetry such as p4(), a name, or several (a GroupSet), got "
+                f"{symmetry!r}"
+            )
+    return found
 
 
 def _cases(
-    space: FeatureSpace, symmetry: Symmetry | Iterable[Symmetry], elements: int, seed: int
+    space: FeatureSpace, members: tuple[Symmetry, ...], elements: int, seed: int
 ) -> list[tuple[Symmetry, Element, bool]]:
-    members = (symmetry,) if isinstance(symmetry, Symmetry) else tuple(symmetry)
     cases: list[tuple[Symmetry, Element, bool]] = []
     for member in members:
         cases += [(member, g, True) for g in space.generators(member)]
@@ -259,30 +232,19 @@ def _random(space: FeatureSpace, member: Symmetry, count: int, seed: int) -> lis
     return found[:count]
 
 
-def _evaluation(
+def evaluation_of(
     module: Callable[..., Any], dtype: torch.dtype, prepare: Callable[[Tensor], Any] | None
 ) -> Callable[[Tensor], Any]:
     """The module as a function from a plain tensor to a plain tensor."""
     call = module
     if isinstance(module, nn.Module):
         call = copy.deepcopy(module).to(dtype=dtype).eval()
-    wrap = prepare or _geometric(call)
+    wrap = prepare or geometric(call)
 
     def evaluate(x: Tensor) -> Any:
-        y = call(x if wrap is None else wrap(x))
-        return y.tensor if type(y).__name__ == "GeometricTensor" else y
+        return unwrapped(call(x if wrap is None else wrap(x)))
 
     return evaluate
-
-
-def _geometric(module: Any) -> Callable[[Tensor], Any] | None:
-    """How to wrap a tensor for a module of escnn or e2cnn, neither of which is imported here."""
-    for base in type(module).__mro__:
-        library = base.__module__.partition(".")[0]
-        if library in ("escnn", "e2cnn") and base.__name__ == "EquivariantModule":
-            geometric_tensor = importlib.import_module(f"{library}.nn").GeometricTensor
-            return lambda x: geometric_tensor(x, module.in_type)
-    return None
 
 
 def _image(
@@ -327,7 +289,7 @@ def _checked(y: Any, batch: int, space_out: FeatureSpace | None) -> Tensor:
     return y
 
 
-def _dtype_of(module: Any, inputs: Tensor | None) -> torch.dtype:
+def dtype_of(module: Any, inputs: Tensor | None) -> torch.dtype:
     if isinstance(module, nn.Module):
         for parameter in module.parameters():
             if parameter.is_floating_point():
@@ -335,7 +297,7 @@ def _dtype_of(module: Any, inputs: Tensor | None) -> torch.dtype:
     return torch.get_default_dtype() if inputs is None else inputs.dtype
 
 
-def _device_of(module: Any) -> torch.device:
+def device_of(module: Any) -> torch.device:
     parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
     return torch.device("cpu") if parameter is None else parameter.device
 

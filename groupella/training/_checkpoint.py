@@ -9,7 +9,6 @@ verified before anything is returned.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from groupella._files import replacing
+from groupella._schema import parse_json, write_json
 
 FORMAT = "groupella-checkpoint"
 VERSION = 1
@@ -44,9 +44,15 @@ class Checkpoint:
 
 
 def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> Path:
-    """Write `checkpoint` to `path` atomically and durably; return the path."""
+    """Write `checkpoint` to `path` atomically and durably; return the path.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; what was there before is kept.
+    """
     tensors = _independent(checkpoint.tensors)
-    text = json.dumps(checkpoint.state, sort_keys=True)
+    text = write_json(checkpoint.state)
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
@@ -54,7 +60,10 @@ def save_checkpoint(path: str | Path, checkpoint: Checkpoint) -> Path:
         "digest": _digest(tensors, text),
     }
     with replacing(path, durable=True) as temporary:
-        save_file(tensors, temporary, metadata=metadata)
+        try:
+            save_file(tensors, temporary, metadata=metadata)
+        except SafetensorError as error:  # also if the disk is full
+            raise OSError(f"cannot write {path}: {error}") from error
     return Path(path)
 
 
@@ -96,7 +105,12 @@ def load_checkpoint(path: str | Path, device: str | torch.device = "cpu") -> Che
             f"{path} was altered after it was written: its digest does not match its content. "
             "Delete it, or resume from the other checkpoint of the run (best or last)."
         )
-    state = json.loads(text)
+    try:
+        state = parse_json(text)
+    except ValueError as error:
+        raise CheckpointError(f"{path} has a state that is not JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path} has a state that is not an object")
     return Checkpoint({k: v.to(device) for k, v in tensors.items()}, state)
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from groupella.curvature import evaluation
-from groupella.evidence.likelihoods import Likelihood, check_finite
+from groupella.evidence.likelihoods import Gaussian, Likelihood, check_finite
+from groupella.nn.standardise import InUnits, Standardise
 
 CHUNK = 4096
+INPUTS = ("x", "image", "images", "img", "input", "inputs", "data", "features", "pixel_values")
+TARGETS = ("y", "label", "labels", "target", "targets", "fine_label")
+_SMALL_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32)
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,17 @@ class Batches:
             yield batch
 
 
-def as_examples(data: Any, device: torch.device, name: str = "data") -> Examples:
-    """Return the examples of a pair (x, y) of tensors, or of a map-style dataset of such pairs."""
-    if isinstance(data, tuple | list) and len(data) == 2 and isinstance(data[0], Tensor):
-        x, y = data
-        if not isinstance(y, Tensor):
-            raise TypeError(f"{name}: y must be a tensor like x, got {type(y).__name__}")
+def as_examples(
+    data: Any, device: torch.device, name: str = "data", network: nn.Module | None = None
+) -> Examples:
+    """Return the examples of a pair (x, y) of arrays, or of a map-style dataset of such pairs.
+
+    Arrays of float64 become float32, unless the network standardises its inputs.
+    """
+    if isinstance(data, tuple | list) and len(data) == 2 and _is_array(data[0]):
+        wide = network is not None and standardiser(network) is not None
+        x, y = (_as_tensor(part, name, wide) for part in data)
+        y = y.long() if y.dtype in _SMALL_INTEGERS else y
         if x.ndim == 0 or x.shape[0] == 0:
             raise ValueError(f"{name} is empty: x has shape {tuple(x.shape)}")
         if y.ndim == 0 or x.shape[0] != y.shape[0]:
@@ -79,13 +89,13 @@ def as_examples(data: Any, device: torch.device, name: str = "data") -> Examples
             return x[indices].to(device), y[indices].to(device)
 
         return Examples(x.shape[0], take, device, (x, y))
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, Mapping):
         if len(data) == 0:
             raise ValueError(f"{name} is empty")
 
         def collate(indices: Tensor) -> tuple[Tensor, Tensor]:
-            x, y = default_collate([data[i] for i in indices.tolist()])
-            return x.to(device), y.to(device)
+            x, y = default_collate([pair_of(data[i], name) for i in indices.tolist()])
+            return x.to(device), (y.long() if y.dtype in _SMALL_INTEGERS else y).to(device)
 
         return Examples(len(data), collate, device)
     raise TypeError(
@@ -93,6 +103,92 @@ def as_examples(data: Any, device: torch.device, name: str = "data") -> Examples
         f"__getitem__, got {type(data).__name__}. A loader has an order of its own, which could "
         "not be resumed: give its dataset."
     )
+
+
+def pair_of(example: Any, name: str = "data") -> tuple[Any, Any]:
+    """Return (x, y) of one example of a dataset: a pair, or a dictionary with usual names.
+
+    Raises
+    ------
+    TypeError
+        If the example is neither, with what it holds.
+    """
+    if isinstance(example, tuple | list) and len(example) == 2:
+        return example[0], example[1]
+    if isinstance(example, Mapping):
+        found = [[k for k in names if k in example] for names in (INPUTS, TARGETS)]
+        if all(found):
+            return example[found[0][0]], example[found[1][0]]
+        holds = f"a dictionary with {', '.join(map(repr, example))}"
+        wanted = f"one of {', '.join(INPUTS)} and one of {', '.join(TARGETS)}"
+    else:
+        holds = f"{type(example).__name__}" + (
+            f" of {len(example)}" if isinstance(example, tuple | list) else ""
+        )
+        wanted = "a pair (x, y)"
+    raise TypeError(f"{name}: an example of the dataset is {holds}; expected {wanted}")
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor | np.ndarray)
+
+
+def _as_tensor(values: Any, name: str, wide: bool = False) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name}: x and y must be tensors or arrays of numbers, got {array.dtype} "
+            f"({type(values).__name__})"
+        )
+    array = array.astype(np.float32) if array.dtype.kind == "f" and not wide else array
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def standardiser(network: nn.Module) -> Standardise | None:
+    """Return the module that standardises the network's inputs, if there is one."""
+    return next((m for m in network.modules() if isinstance(m, Standardise)), None)
+
+
+def calibrate(network: nn.Module, examples: Examples, likelihood: Likelihood) -> None:
+    """Give the network the units of these examples, unless it has some.
+
+    Those of targets only under a Gaussian likelihood, whose noise then starts at their spread.
+    """
+    _calibrate_outputs(network, examples, likelihood)
+    inputs = standardiser(network)
+    if inputs is None or inputs.calibrated:
+        return
+    first, _ = examples.get(torch.arange(1))
+    if first.shape[1:] != inputs.space_in.shape:
+        return  # `check_examples` says what is wrong
+
+    def parts() -> Iterator[Tensor]:
+        for indices in torch.split(torch.arange(examples.n), CHUNK):
+            x = examples.get(indices)[0]
+            try:
+                check_finite(x, indices, "x")
+            except ValueError as error:
+                raise ValueError(f"data: {error}") from None
+            yield x
+
+    inputs.calibrate(parts())
+
+
+def _calibrate_outputs(network: nn.Module, examples: Examples, likelihood: Likelihood) -> None:
+    outputs = next((m for m in network.modules() if isinstance(m, InUnits)), None)
+    if outputs is None or outputs.calibrated or not isinstance(likelihood, Gaussian):
+        return
+    size = len(outputs.mean)
+    _, y = examples.get(torch.arange(1))
+    if y.numel() != size:
+        return  # `check_examples` says what is wrong
+    every = examples.batches(torch.arange(examples.n), CHUNK)
+    targets = [y.reshape(-1, size) for _, y in every]
+    if all(bool(torch.isfinite(y).all()) for y in targets):
+        outputs.calibrate(targets)
+        likelihood.start_at(float(outputs.std[0]))
 
 
 def check_examples(
@@ -104,13 +200,19 @@ def check_examples(
     """
     x, y = examples.get(torch.arange(min(2, examples.n)))
     wanted = next((p.dtype for p in network.parameters() if p.is_floating_point()), None)
-    if wanted is not None and x.is_floating_point() and x.dtype != wanted:
+    mixed = wanted is not None and x.is_floating_point() and x.dtype != wanted
+    if mixed and standardiser(network) is None:
         raise TypeError(
             f"{name}: x is {x.dtype}, the network's parameters are {wanted}; "
             f"convert one of them, for instance x.to({wanted})"
         )
-    with torch.no_grad(), evaluation(network):
-        f = network(x)
+    try:
+        with torch.no_grad(), evaluation(network):
+            f = network(x)
+    except RuntimeError as error:  # from torch, which does not say whose shapes or types differ
+        raise ValueError(
+            f"{name}: the network fails on x of shape {tuple(x.shape)} and type {x.dtype}: {error}"
+        ) from error
     check_batch(x, y, f.shape, likelihood, torch.arange(x.shape[0]), name)
     if examples.tensors is None:
         return

@@ -8,12 +8,35 @@ and log likelihoods are sums, too. The prior is added once, after the sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+PATIENCE = timedelta(minutes=5)
+T = TypeVar("T")
+
+
+class LostProcessError(RuntimeError):
+    """Another process of the training has ended or does not answer."""
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Turn what torch raises if another process is gone into one clear line."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise LostProcessError(
+            "another process of this training has ended, or has not answered for "
+            f"{PATIENCE.seconds // 60} minutes. Start all processes again to resume from the last "
+            "checkpoint"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -49,7 +72,7 @@ class Processes:
             by_dtype.setdefault(tensor.dtype, []).append(tensor)
         for members in by_dtype.values():
             flat = torch.cat([t.detach().reshape(-1) for t in members])
-            dist.all_reduce(flat, group=self.group)
+            self._sum(flat)
             parts = torch.split(flat, [t.numel() for t in members])
             for tensor, part in zip(members, parts, strict=True):
                 tensor.detach().copy_(part.view_as(tensor))
@@ -61,7 +84,7 @@ class Processes:
         # nccl moves CUDA tensors only; gloo works on either.
         device = "cuda" if dist.get_backend(self.group) == "nccl" else "cpu"
         tensor = torch.tensor(values, dtype=torch.float64, device=device)
-        dist.all_reduce(tensor, group=self.group)
+        self._sum(tensor)
         return tuple(tensor.tolist())
 
     def broadcast(self, module: nn.Module) -> None:
@@ -71,7 +94,25 @@ class Processes:
         for tensor in [*module.parameters(), *module.buffers()]:
             dist.broadcast(tensor.detach(), src=0, group=self.group)
 
-    def barrier(self) -> None:
-        """Wait until all processes have arrived."""
-        if self.world > 1:
-            dist.barrier(group=self.group)
+    def from_main(self, make: Callable[[], T]) -> T:
+        """Return what `make` returns in the main process; if it raises there, raise in all."""
+        if self.world == 1:
+            return make()
+        outcome: list[Any] = [None]
+        if self.is_main:
+            try:
+                outcome = [make()]
+            except Exception as error:
+                outcome = [error]
+        with _together():
+            dist.broadcast_object_list(outcome, src=0, group=self.group)
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+        found: T = outcome[0]
+        return found
+
+    def _sum(self, tensor: Tensor) -> None:
+        with _together():
+            work = dist.all_reduce(tensor, group=self.group, async_op=True)
+            assert work is not None
+            work.wait(PATIENCE)

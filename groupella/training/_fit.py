@@ -9,7 +9,7 @@ an interrupted and resumed run gives the same bits on a CPU as an uninterrupted 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,14 +18,15 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from groupella._files import InUseError, alone
+from groupella._files import alone
+from groupella.curvature import check_coverage
 from groupella.decide import Selection, selection
 from groupella.evidence import Evidence, Prior
 from groupella.evidence.likelihoods import Categorical, Likelihood
 
-from ._checkpoint import load_checkpoint, save_checkpoint
+from ._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from ._cost import curvature_cost
-from ._data import as_examples, check_examples
+from ._data import as_examples, calibrate, check_examples
 from ._distributed import Processes
 from ._history import EpochRecord, History
 from ._interruption import Interruption
@@ -33,10 +34,11 @@ from ._progress import Bar, TensorBoard
 from ._randomness import seeded
 from ._resume import restore, state_of
 from ._run import Augment, Run, StoppingError
-from ._settings import Settings
+from ._settings import Settings, check_names
 
 LAST = "last.safetensors"
 BEST = "best.safetensors"
+HISTORY = "history.json"
 
 OnEpoch = Callable[[EpochRecord, Evidence], bool | None]
 
@@ -123,6 +125,7 @@ def fit(
     settings: Settings | None = None,
     *,
     prior: Prior | None = None,
+    ignore: Sequence[str] = (),
     validation: Any = None,
     augment: Augment | None = None,
     directory: str | Path | None = None,
@@ -142,13 +145,17 @@ def fit(
     network
         The network to train.
     data, validation
-        A pair (x, y) of tensors, or a map-style dataset of such pairs.
+        A pair (x, y) of tensors or numpy arrays, or a map-style dataset of such pairs or of
+        dictionaries with usual names ("image" and "label", …).
     likelihood
         `Categorical()` by default; see `groupella.evidence.likelihoods`.
     settings, changes
         How to train; further keyword arguments replace single fields of `Settings`.
     prior
-        Prior precisions; by default `Prior.from_network(network)`.
+        Prior precisions; by default `Prior.from_network(network, ignore=ignore)`.
+    ignore
+        Names of parameters, or patterns such as "norm.*", that are trained without prior and
+        curvature.
     augment
         Called with a training batch x and a generator; not used for evidence or validation.
     directory
@@ -180,18 +187,26 @@ def fit(
         If another process trains in `directory`.
     CheckpointError
         If `directory` holds a run with other data, settings, network or prior.
+    LostProcessError
+        If another process of the training has ended, or does not answer for five minutes.
     NonFiniteError
         If the loss or the curvature is NaN or infinite.
     """
+    check_names(changes)
     chosen = replace(settings or Settings(), **changes)
     processes = Processes.current()
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    evidence = Evidence(network, Categorical() if likelihood is None else likelihood, prior)
-    examples = as_examples(data, device)
+    likelihood = Categorical() if likelihood is None else likelihood
+    evidence = Evidence(network, likelihood, prior, ignore=ignore)
+    examples = as_examples(data, device, network=network)
+    calibrate(network, examples, evidence.likelihood)
     check_examples(examples, network, evidence.likelihood)
+    if chosen.learns_precisions:
+        two, _ = examples.get(torch.arange(min(2, examples.n)))
+        check_coverage(network, two, evidence.unpriored)
     held_out = None
     if validation is not None:
-        held_out = as_examples(validation, device, "validation")
+        held_out = as_examples(validation, device, "validation", network)
         check_examples(held_out, network, evidence.likelihood, "validation")
     processes.broadcast(network)
     place = None if directory is None else Path(directory)
@@ -202,9 +217,7 @@ def fit(
         stack.enter_context(seeded(chosen.seed))
         interruption = stack.enter_context(Interruption(time_limit))
         run = Run(evidence, examples, held_out, chosen, augment, processes, interruption)
-        if place is not None:
-            _claim(place, processes, stack)
-        _begin(run, place, resume)
+        _begin(run, place, resume, stack)
         displays: list[Bar | TensorBoard] = []
         if tensorboard is not None and processes.is_main:
             displays.append(TensorBoard(tensorboard, run.counters.epoch))
@@ -231,28 +244,32 @@ def _check_limit(seconds: float, place: Path | None) -> None:
         raise ValueError("time_limit needs a directory, from which the run can be resumed")
 
 
-def _claim(place: Path, processes: Processes, stack: ExitStack) -> None:
-    """Claim the directory for the main process; if that fails, all processes raise."""
-    refused: InUseError | None = None
-    if processes.is_main:
-        try:
-            stack.enter_context(alone(place))
-        except InUseError as error:
-            refused = error
-    (refusals,) = processes.totals(float(refused is not None))
-    if refusals:
-        raise refused or InUseError(f"{place} is in use; see the main process")
-
-
-def _begin(run: Run, place: Path | None, resume: bool) -> None:
-    if place is None or not (place / LAST).exists():
+def _begin(run: Run, place: Path | None, resume: bool, stack: ExitStack) -> None:
+    """Claim the directory and restore the run in it, if any; the main process reads for all."""
+    if place is None:
         return
+    run.processes.from_main(lambda: stack.enter_context(alone(place)))
+    found = run.processes.from_main(lambda: _found(place, resume))
+    if found is not None:
+        file, checkpoint = found
+        restore(run, checkpoint, file)
+
+
+def _found(place: Path, resume: bool) -> tuple[Path, Checkpoint] | None:
+    """Return the checkpoint to resume from: the last, or the best if there is no last."""
+    there = [place / name for name in (LAST, BEST) if (place / name).exists()]
+    if not there:
+        if (place / HISTORY).exists():
+            raise FileExistsError(f"{place} has a {HISTORY} but no run; choose another directory")
+        return None
     if not resume:
         raise FileExistsError(
-            f"{place} already holds a run ({LAST}); resume it with resume=True, or choose another "
-            "directory"
+            f"{place} already holds a run ({there[0].name}); resume it with resume=True, or choose "
+            "another directory"
         )
-    restore(run, load_checkpoint(place / LAST), place / LAST)
+    # All are read, so that a damaged one is found now.
+    checkpoints = [load_checkpoint(file) for file in there]
+    return there[0], checkpoints[0]
 
 
 def _train(
@@ -274,7 +291,7 @@ def _train(
         if on_epoch is not None and on_epoch(record, run.evidence):
             counters.stopped = True
         ended = counters.stopped or counters.epoch == settings.epochs
-        if better:
+        if better and settings.keep_best:
             _save(run, place, BEST)
         if ended or counters.epoch % settings.checkpoint_every == 0:
             _save(run, place, LAST)
@@ -304,10 +321,13 @@ def _note_progress(run: Run, record: EpochRecord) -> bool:
 
 
 def _save(run: Run, place: Path | None, name: str) -> None:
-    if place is not None and run.processes.is_main:
-        save_checkpoint(place / name, state_of(run))
-        run.history.save(place / "history.json")
-    run.processes.barrier()
+    if place is not None:
+        run.processes.from_main(lambda: _write(run, place, name))
+
+
+def _write(run: Run, place: Path, name: str) -> None:
+    save_checkpoint(place / name, state_of(run))
+    run.history.save(place / HISTORY)
 
 
 def _stop(run: Run, place: Path | None) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from groupella._files import write_text
+from groupella._schema import build, write_json
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,10 @@ class History:
         return [asdict(r) for r in self.records]
 
     @classmethod
-    def from_list(cls, entries: list[dict[str, Any]]) -> History:
-        """Restore what `as_list` returned."""
-
-        def record(entry: dict[str, Any]) -> EpochRecord:
-            lists = {name: tuple(entry.get(name, ())) for name in ("remarks", "taken_out")}
-            return EpochRecord(**{**entry, **lists})
-
-        return cls([record(entry) for entry in entries])
+    def from_list(cls, entries: Any) -> History:
+        """Restore what `as_list` returned; raise `ValueError` for anything else."""
+        return build(cls, {"records": entries})
 
     def save(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""
-        return write_text(path, json.dumps(self.as_list(), indent=1) + "\n")
+        return write_text(path, write_json(self.as_list(), indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and a time limit as a flag that training checks between batches.
+"""SIGINT, SIGTERM, SIGHUP and a time limit as a flag that training checks between batches.
 
 The loop finishes its batch and saves before it stops, so an interruption never leaves a half-saved
 state. A second signal has its usual effect (Ctrl-C twice stops at once), and so has one that is
@@ -13,6 +13,8 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
+from groupella._signals import stopping_signals
+
 
 class Interruption:
     """Context manager; true once a signal arrived inside it, or `seconds` have passed.
@@ -20,7 +22,7 @@ class Interruption:
     `signal` is the signal received, or None.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = stopping_signals()
 
     def __init__(self, seconds: float | None = None) -> None:
         self.signal: signal.Signals | None = None
@@ -31,7 +33,8 @@ class Interruption:
         # Python delivers signals to the main thread only; elsewhere there is nothing to install.
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
-                self._previous[number] = signal.signal(number, self._receive)
+                if signal.getsignal(number) != signal.SIG_IGN:  # as nohup does
+                    self._previous[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(

@@ -312,7 +312,7 @@ def _doubtful(
 
 def _decides(layer: LayerSelection, path: str, candidates: Candidates) -> bool:
     """Whether a layer would obey something else without the path; an empty one obeys nothing."""
-    rest = [p.members for p in layer.paths if p.alive and p.path != path]
+    rest = layer.remaining(without=path)
     return bool(rest) and verdict_text(verdict(rest, candidates)) != layer.verdict
 
 

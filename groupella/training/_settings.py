@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from groupella.curvature.approximations import APPROXIMATIONS
@@ -54,8 +55,8 @@ class Settings:
         Stop after `patience` updates without an evidence higher by `min_gain` nats per example.
     seed
         Random seed for batch order, subsets and everything else that is random.
-    checkpoint_every
-        Epochs between checkpoints.
+    checkpoint_every, keep_best
+        Epochs between checkpoints; whether to write one of the best epoch too.
     """
 
     epochs: int = 60
@@ -80,6 +81,7 @@ class Settings:
     min_gain: float = 1e-3
     seed: int = 0
     checkpoint_every: int = 1
+    keep_best: bool = True
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -122,7 +124,7 @@ class Settings:
         return [
             f"{name}={other.get(name)!r} there, {mine!r} here"
             for name, mine in self.as_dict().items()
-            if name != "checkpoint_every" and mine != other.get(name)
+            if name not in ("checkpoint_every", "keep_best") and mine != other.get(name)
         ]
 
     @classmethod
@@ -160,6 +162,36 @@ _CHOICES: Mapping[str, Collection[str]] = {
     "network_hyper": ("evidence", "map"),
     "approximation": APPROXIMATIONS,
 }
+
+
+_USUAL = {
+    "learning_rate": "lr",
+    "num_epochs": "epochs",
+    "n_epochs": "epochs",
+    "max_epochs": "epochs",
+    "batch": "batch_size",
+    "random_state": "seed",
+    "warmup": "burn_in",
+}
+
+
+def check_names(changes: Mapping[str, Any], of: type | None = None, where: str = "fit") -> None:
+    """Raise `TypeError` for a name that is no setting, with the one that was probably meant.
+
+    Parameters
+    ----------
+    changes
+        Settings by name.
+    of, where
+        The dataclass of the settings, `Settings` by default, and the function that takes them.
+    """
+    known = [f.name for f in fields(of or Settings)]
+    for name in changes:
+        if name not in known:
+            usual = [n for n in [_USUAL.get(name)] if n in known]
+            near = usual or get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise TypeError(f"{where} has no setting {name!r}{hint} Known: {', '.join(known)}")
 
 
 def require(holds: bool, name: str, wanted: str, value: object) -> None:

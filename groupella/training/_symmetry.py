@@ -1,45 +1,43 @@
 """`find_symmetry`: which symmetry do the labels of a data set obey?
 
 1. Hold out a part of the data. On the rest, train a network that obeys nothing and one for each
-   candidate (`groupella.networks.invariant_net`).
-2. On the held-out part, measure what averaging predictions over each candidate costs, and what
-   imposing it costs. `groupella.decide.claims` decides; "undecided" is an answer.
-3. Train the network that obeys the verdict on all data, and fold its normalisation away.
+   candidate (`groupella.networks.invariant_net`), weaker candidates first. Measure what averaging
+   predictions of held-out data over the stricter ones costs; those that it rejects need no network.
+2. `groupella.decide.claims` decides. Where the held-out data cannot tell, hold out others, train
+   again and decide on both; "undecided" is an answer.
+3. Try whether the first layers may obey more than the outputs.
+4. Train the network of the verdict on with all data, and fold its normalisation away.
 
 All trainings go through `fit`: an interrupted search resumes and gives the same result.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from groupella._files import file_name
-from groupella.curvature import evaluation, mc
 from groupella.decide import Candidates, Selection, selection
-from groupella.decide.claims import FREE, Claims, Consequence, Judgement, Tested, judge
-from groupella.evidence import Evidence, Prior
-from groupella.evidence.likelihoods import Categorical
-from groupella.groups import Element, GroupSet, Symmetry, trivial
-from groupella.networks import InvariantNet, fold, invariant_net
+from groupella.decide.claims import (
+    FREE,
+    Comparison,
+    Consequence,
+    Judgement,
+    LayersFinding,
+    Tested,
+)
+from groupella.groups import GroupSet, Symmetry, trivial
+from groupella.networks import InvariantNet, fold
 
-from ._fit import Fit, fit
-from ._settings import Settings
-
-BATCH = 64
-STEPS = 280  # of one training, at least
-FEWEST, MOST = 8, 80  # epochs
-MOTIONS = 8
-CURVATURE_DATA = 200
-TEMPERATURES = np.geomspace(0.2, 8.0, 61)
+from ._candidates import CandidateNetworks, FindSettings, Plan, observed, split
+from ._fit import Fit, OnEpoch
+from ._scoring import SCORINGS, Scoring
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,7 @@ class FoundSymmetry:
     fit: Fit
     consequences: tuple[Consequence, ...]
     candidates: Candidates
+    scoring: Scoring
 
     @property
     def verdict(self) -> str:
@@ -69,73 +68,26 @@ class FoundSymmetry:
 
         Layers obey what is imposed on them; the verdict on the network is that of the judgement.
         """
-        found = selection(self.network, observed(self.network, data, self.fit))
-        names = self.judgement.obeys or ()
-        inside = {m for name in names for m in (name, *self.candidates.inside[name])}
-        members = tuple(n for n in self.candidates.names if n in inside)
-        layers = tuple(
-            replace(
-                layer,
-                paths=tuple(replace(p, members=members, alive=True) for p in layer.paths),
-                verdict=self.verdict,
-                clearness=math.inf,
-                alternative=None,
+        found = selection(self.network, observed(self.network, data, self.fit, self.scoring))
+        judged = self.judgement
+        strict = next((f for f in judged.layers if f.holds), None)
+        layers = []
+        for number, layer in enumerate(found.layers):
+            more = strict if strict is not None and number < strict.depth else None
+            names = (more.candidate,) if more else judged.obeys or ()
+            inside = {m for name in names for m in (name, *self.candidates.inside[name])}
+            members = tuple(n for n in self.candidates.names if n in inside)
+            layers.append(
+                replace(
+                    layer,
+                    paths=tuple(replace(p, members=members, alive=True) for p in layer.paths),
+                    verdict=more.candidate if more else self.verdict,
+                    clearness=math.inf,
+                    alternative=None,
+                    probability=more.probability if more else judged.probability,
+                )
             )
-            for layer in found.layers
-        )
-        return replace(found, layers=layers, candidates=self.candidates, judgement=self.judgement)
-
-
-@dataclass(frozen=True)
-class FindSettings:
-    """How to search.
-
-    Parameters
-    ----------
-    epochs
-        Epochs of each training; None for about 280 steps, at least 8 epochs and at most 80.
-    longer
-        The network that is handed over is trained for this many times the epochs.
-    held_out
-        Share of the data on which claims are tested.
-    lr, batch_size, width
-        Learning rate at the top of its cycle, batch size, and channels times fibre of the first
-        layer.
-    seed
-        Random seed for the split, weights and batch order.
-    claims
-        How strict the decision is.
-    """
-
-    epochs: int | None = None
-    longer: float = 2.5
-    held_out: float = 0.25
-    lr: float = 0.01
-    batch_size: int = BATCH
-    width: int = 32
-    seed: int = 0
-    claims: Claims = field(default_factory=Claims)
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.longer < math.inf:
-            raise ValueError(f"longer must be at least 1, got {self.longer!r}")
-        if not 0 < self.held_out < 1:
-            raise ValueError(f"held_out must lie between 0 and 1, got {self.held_out!r}")
-
-    def training(self, n: int, longer: float = 1.0) -> Settings:
-        """Settings of one training on n data: equal batches, one cycle of the learning rate."""
-        steps = max(math.ceil(n / self.batch_size), 1)
-        epochs = self.epochs or min(max(math.ceil(STEPS / steps), FEWEST), MOST)
-        return Settings(
-            method="map",
-            schedule="one_cycle",
-            epochs=math.ceil(longer * epochs),
-            # A single sample in the last batch would have no variance to normalise.
-            batch_size=next(b for b in itertools.count(math.ceil(n / steps)) if n % b != 1),
-            lr=self.lr,
-            prune_from=None,
-            seed=self.seed,
-        )
+        return replace(found, layers=tuple(layers), candidates=self.candidates, judgement=judged)
 
 
 def find_symmetry(
@@ -144,29 +96,38 @@ def find_symmetry(
     classes: int | None = None,
     settings: FindSettings | None = None,
     *,
+    task: str = "classes",
+    weights: Tensor | None = None,
     validation: tuple[Tensor, Tensor] | None = None,
     directory: str | Path | None = None,
     progress: bool = True,
     say: Callable[[str], None] | None = None,
+    on_epoch: OnEpoch | None = None,
 ) -> FoundSymmetry:
     """Return which of the groups the labels obey, and a network trained on all data that does.
 
     Parameters
     ----------
     data
-        Inputs (n, channels, *lattice) and class labels (n,).
+        Inputs (n, channels, *lattice) and class labels (n,); for other tasks, targets (n, K).
     groups
         The candidates. "none" is always among them.
     classes
         The number of classes; by default the largest label plus one.
     settings
         See `FindSettings`.
+    task
+        "classes"; "regression" for real targets, standardised; "multilabel" for 0 and 1.
+    weights
+        The weight of each datum, of mean 1; None for equal weights.
     validation
         Data on which the final network is scored after every epoch; they decide nothing.
     directory
         Where trainings are saved, each in a directory of its own; an interrupted search resumes.
     say
         Called with one line after each training.
+    on_epoch
+        Called with the record of each epoch of every training, and its evidence.
 
     Raises
     ------
@@ -174,155 +135,223 @@ def find_symmetry(
         If all data have the same label.
     """
     chosen = settings or FindSettings()
-    x, y = data
-    if len(torch.unique(y)) < 2:
-        raise ValueError("all data have the same label: there is nothing to learn")
-    count = int(y.max()) + 1 if classes is None else classes
-    task = _Task(x, y, count, groups, chosen, directory, progress)
-    candidates = Candidates.of(groups)
-    train, held = _split(y, chosen)
-    symmetries = {FREE: trivial(), **{name: groups[name] for name in candidates.names}}
-    for symmetry in symmetries.values():
-        task.network(symmetry)  # what cannot be built is refused before any training
-    tested: dict[str, Tested] = {}
-    table: list[Consequence] = []
-    for name, symmetry in symmetries.items():
-        trained = task.train(symmetry, train, name)
-        tested[name], row = task.test(trained, held, symmetries, name)
-        table.append(replace(row, log_evidence=task.log_evidence(trained, train)))
-        if say is not None:
-            score = f"held-out accuracy {100 * row.accuracy:.1f} %, NLL {row.nll:.3f}"  # type: ignore[operator]
-            say(f"{'no symmetry' if name == FREE else name}: {score}")
-    chance = _chance(y[train], count)[y[held]].numpy()
-    judgement = judge(tested, chance, y[held].numpy(), candidates, chosen.claims)
-    best = max(tested, key=lambda name: float(tested[name].scores.mean()))
-    symmetry = _imposed(judgement, groups, symmetries[best])
-    final = task.train(symmetry, torch.arange(len(y)), "final", validation, chosen.longer)
-    rows = (_chance_row(y[train], y[held], count), *table)
-    return FoundSymmetry(judgement, symmetry, final, rows, candidates)
+    scoring = _scoring(data[1], task, classes)
+    search = _Search.begun(data, groups, scoring, chosen, directory, progress, say, weights)
+    search.networks.on_epoch = on_epoch
+    networks, y = search.networks, data[1]
+    looks = [search.look(0)]
+    compared = search.compare(looks)
+    while len(looks) < chosen.looks and _is_open(compared.judgement, search.candidates):
+        looks.append(search.look(len(looks)))
+        compared = search.compare(looks)
+    judgement = compared.judgement
+    symmetry = _imposed(judgement, groups, search.best(looks[0]))
+    plan, start, tried = search.layers(looks[0], judgement, Plan(symmetry))
+    judgement = replace(judgement, layers=tried)
+    final = networks.train(
+        plan,
+        torch.arange(len(y)),
+        "final",
+        start=start,
+        validation=validation,
+        longer=chosen.longer + (start is None),
+    )
+    table = search.table(looks[0])
+    return FoundSymmetry(judgement, symmetry, final, table, search.candidates, scoring)
 
 
-class _Task:
-    """The data of one search, and the two things done with them."""
+def strict_networks(
+    data: tuple[Tensor, Tensor],
+    groups: GroupSet,
+    classes: int | None = None,
+    settings: FindSettings | None = None,
+    *,
+    directory: str | Path | None = None,
+    progress: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> tuple[Consequence, ...]:
+    """Return the complete table of consequences: a network is trained for every candidate.
+
+    `find_symmetry` leaves out those that it can reject without. The arguments are the same, and
+    with the directory of a search its networks are not trained again.
+    """
+    chosen = settings or FindSettings()
+    scoring = _scoring(data[1], "classes", classes)
+    search = _Search.begun(data, groups, scoring, chosen, directory, progress, say)
+    return search.table(search.look(0, every=True))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Networks trained on one part of the data and tested on the other."""
+
+    train: Tensor
+    held: Tensor
+    fits: dict[str, Fit]
+    tested: dict[str, Tested]
+    rows: dict[str, Consequence]
+
+
+class _Search:
+    """Which networks are trained, in which order."""
 
     def __init__(
-        self,
-        x: Tensor,
-        y: Tensor,
-        classes: int,
+        self, networks: CandidateNetworks, groups: GroupSet, say: Callable[[str], None]
+    ) -> None:
+        self.networks, self.groups, self.say = networks, groups, say
+        self.candidates = Candidates.of(groups)
+        self.plans = {FREE: Plan(trivial())} | {n: Plan(groups[n]) for n in self.candidates.names}
+
+    @classmethod
+    def begun(
+        cls,
+        data: tuple[Tensor, Tensor],
         groups: GroupSet,
+        scoring: Scoring,
         settings: FindSettings,
         directory: str | Path | None,
         progress: bool,
-    ) -> None:
-        self.x, self.y, self.classes = x, y, classes
-        self.groups, self.settings = groups, settings
-        self.directory = None if directory is None else Path(directory)
-        self.progress = progress
-        self.lattice = tuple(int(n) for n in x.shape[2:])
-        self.convolutions = bool(self.lattice) and any(g.is_catalogue for g in groups)
+        say: Callable[[str], None] | None,
+        weights: Tensor | None = None,
+    ) -> _Search:
+        """A search whose data and networks have been checked."""
+        networks = CandidateNetworks(data, scoring, groups, settings, directory, progress, weights)
+        search = cls(networks, groups, say or (lambda line: None))
+        for plan in search.plans.values():
+            networks.network(plan)  # what cannot be built is refused before any training
+        return search
 
-    def network(self, symmetry: Symmetry) -> InvariantNet:
-        """A network that obeys `symmetry`, the same for the same seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.settings.seed)
-            return invariant_net(
-                symmetry,
-                self.lattice,
-                int(self.x.shape[1]),
-                self.classes,
-                width=self.settings.width,
-                convolutions=self.convolutions,
-            )
+    def look(self, fold_number: int, every: bool = False) -> _Look:
+        """Train and test, weaker candidates first; those that averaging rejects only if asked."""
+        networks = self.networks
+        train, held = split(networks.scoring.labels(networks.y), networks.settings, fold_number)
+        look = _Look(train, held, {}, {}, {})
+        self._add(look, FREE, fold_number)
+        for name in self.compare([look]).order:
+            if every or name not in self.compare([look]).findings:
+                self._add(look, name, fold_number)
+        return look
 
-    def train(
-        self,
-        symmetry: Symmetry,
-        indices: Tensor,
-        name: str,
-        validation: tuple[Tensor, Tensor] | None = None,
-        longer: float = 1.0,
-    ) -> Fit:
-        """Train a network that obeys `symmetry` on some of the data."""
-        network = self.network(symmetry)
-        return fit(
-            network,
-            (self.x[indices], self.y[indices]),
-            Categorical(),
-            self.settings.training(len(indices), longer),
-            prior=Prior.from_network(network, precisions=1e-6),
-            validation=validation,
-            directory=None if self.directory is None else self.directory / file_name(name),
-            progress=self.progress,
+    def compare(self, looks: list[_Look]) -> Comparison:
+        """What all looks say together, of the networks that all of them have."""
+        networks = self.networks
+        common = [n for n in looks[0].tested if all(n in k.tested for k in looks)]
+        labels = [networks.scoring.labels(networks.y[k.held]) for k in looks]
+        chance = [networks.weighed(_chance(networks, k)[0], k.held) for k in looks]
+        return Comparison(
+            {n: Tested.pooled([k.tested[n] for k in looks]) for n in common},
+            np.concatenate(chance),
+            torch.cat(labels).numpy(),
+            self.candidates,
+            networks.settings.claims,
+            networks.settings.looks,
         )
 
-    def test(
-        self, trained: Fit, held: Tensor, symmetries: Mapping[str, Symmetry], name: str
-    ) -> tuple[Tested, Consequence]:
-        """Predict the held-out data as they are and moved by each candidate."""
-        x, y = self.x[held], self.y[held]
-        network = trained.network
-        rows = torch.arange(len(y))
-        plain = _log_probabilities(network, x)
-        temperature = _temperature(plain, y)
-        scores = (plain / temperature).log_softmax(1)[rows, y].numpy()
-        averaged, confidence = {}, {}
-        error = None
-        for other, symmetry in symmetries.items():
-            if other == FREE:
-                continue
-            moved = self._moved(network, x, symmetry)
-            # At one temperature, set before averaging: one set after it could undo the averaging.
-            cooled = torch.stack([(m / temperature).log_softmax(1) for m in moved])
-            together = torch.logsumexp(cooled, 0) - math.log(len(moved))
-            averaged[other] = together[rows, y].numpy()
-            sure = torch.stack([m.exp().amax(1).mean() for m in moved]).mean()
-            confidence[other] = float(sure / plain.exp().amax(1).mean())
-            if other == name:
-                scale = plain.exp().norm().clamp(min=1e-12)
-                error = max(float((m.exp() - plain.exp()).norm() / scale) for m in moved)
-        picked = plain[rows, y]
-        row = Consequence(
-            name,
-            accuracy=float((plain.argmax(1) == y).double().mean()),
-            nll=-float(picked.mean()),
-            equivariance_error=error,
-            parameters=sum(p.numel() for p in network.parameters()),
-        )
-        return Tested(scores, averaged, confidence), row
+    def best(self, look: _Look) -> Symmetry:
+        """What the network obeys that predicts best."""
+        name = max(look.tested, key=lambda n: float(look.tested[n].scores.mean()))
+        return self.plans[name].outputs
 
-    def log_evidence(self, trained: Fit, indices: Tensor) -> float:
-        """The log evidence of the folded network on its training data, by Kronecker factors."""
-        network = trained.network
+    def layers(
+        self, look: _Look, judgement: Judgement, plan: Plan
+    ) -> tuple[Plan, Fit | None, tuple[LayersFinding, ...]]:
+        """Let the first layers obey more, if a test allows it: the plan, its network, the tests.
+
+        The strictest candidate is tried on all layers, then on the first half of them. Under
+        outputs that obey nothing, layers are also compared with dense ones.
+        """
+        name = FREE if plan.outputs.is_trivial else plan.outputs.name
+        start = look.fits.get(name)
+        if start is None or judgement.obeys is None or not self.networks.settings.layers:
+            return plan, start, ()
+        above = self._around(plan.outputs)
+        if not above:
+            return plan, start, ()
+        compared, against = self.compare([look]), look.tested[name]
+        if plan.outputs.is_trivial:
+            dense, _ = self._try(look, replace(plan, dense=True))
+            against = max(dense, against, key=lambda t: float(t.scores.mean()))
+        network = start.network
         assert isinstance(network, InvariantNet)
-        return observed(fold(network), (self.x[indices], self.y[indices]), trained).log_evidence
+        most, tried = len(network.layers), []
+        strictest = above[0]
+        depths = dict.fromkeys((most, max(most // 2, 1)))
+        if len(strictest.point_in(len(self.networks.lattice))) > 1:
+            for depth in depths:
+                deeper = replace(plan, layers=strictest, depth=depth)
+                tested, trained = self._try(look, deeper)
+                tried.append(compared.on_layers(strictest.name, depth, tested, against))
+                if tried[-1].holds:
+                    return deeper, trained, tuple(tried)
+        shifts = [s for s in above if len(s.point_in(len(self.networks.lattice))) == 1]
+        if plan.outputs.is_trivial and shifts:  # the layers of `FREE` are convolutions
+            tried.append(compared.on_layers(shifts[0].name, most, look.tested[FREE], against))
+        return plan, start, tuple(tried)
 
-    def _moved(self, network: nn.Module, x: Tensor, symmetry: Symmetry) -> list[Tensor]:
-        space = GroupSet(symmetry).space(self.lattice, int(x.shape[1]), "trivial")
-        elements = motions(symmetry, self.lattice, self.settings.seed)
-        return [_log_probabilities(network, space.act(g, x)) for g in elements]
+    def table(self, look: _Look) -> tuple[Consequence, ...]:
+        """What imposing each candidate does; by averaging, where that was enough to reject it."""
+        findings = self.compare([look]).findings
+        scoring = self.networks.scoring
+        rows = [_chance_row(self.networks, look)]
+        for name in self.plans:
+            if name in look.rows:
+                rows.append(look.rows[name])
+                continue
+            against = findings[name].against
+            mean = look.tested[against]
+            rows.append(
+                Consequence(
+                    name,
+                    nll=-float(mean.averaged[name].mean()),
+                    parameters=look.rows[against].parameters,
+                    note=f"predictions of {against} averaged over it",
+                    **{scoring.measure: mean.accuracy[name]},
+                )
+            )
+        return tuple(rows)
+
+    def _add(self, look: _Look, name: str, fold_number: int) -> None:
+        networks, plan = self.networks, self.plans[name]
+        file = plan.file_name if not fold_number else f"{plan.file_name}-{fold_number + 1}"
+        trained = networks.train(plan, look.train, file)
+        above = [n for n in self.candidates.names if name in (FREE, *self.candidates.inside[n])]
+        tested, row = networks.test(name, trained, look.held, [self.groups[n] for n in above])
+        if not fold_number:  # the table is that of the first look
+            row = replace(row, log_evidence=networks.log_evidence(trained, look.train))
+            if name != FREE:
+                error = networks.invariance_error(trained, look.held, plan.outputs)
+                row = replace(row, equivariance_error=error)
+        look.fits[name], look.tested[name], look.rows[name] = trained, tested, row
+        if row.r2 is not None:
+            score = f"held-out R² {row.r2:.3f}, NLL {row.nll:.3f}"
+        else:
+            score = f"held-out accuracy {100 * (row.accuracy or 0):.1f} %, NLL {row.nll:.3f}"
+        self.say(f"{'no symmetry' if name == FREE else name}: {score}")
+
+    def _try(self, look: _Look, plan: Plan) -> tuple[Tested, Fit]:
+        trained = self.networks.train(plan, look.train, plan.file_name)
+        return self.networks.test(plan.file_name, trained, look.held)[0], trained
+
+    def _around(self, symmetry: Symmetry) -> list[Symmetry]:
+        """Candidates with translations that contain `symmetry` properly, the strictest first."""
+        if not (symmetry.is_trivial or (symmetry.is_catalogue and symmetry.translations)):
+            return []
+        dim = len(self.networks.lattice)
+        found = [
+            self.groups[n]
+            for n in self.candidates.names
+            if self.groups[n].is_catalogue
+            and self.groups[n].translations
+            and (symmetry.is_trivial or symmetry.name in self.candidates.inside[n])
+        ]
+        return sorted(found, key=lambda s: -len(s.point_in(dim)))
 
 
-def observed(network: nn.Module, data: tuple[Tensor, Tensor], trained: Fit) -> Evidence:
-    """The evidence of a network, with its curvature on some of the data and its best precisions."""
-    evidence = Evidence(network, Categorical())
-    evidence.update(data, subset=CURVATURE_DATA, mode=mc(4, seed=trained.settings.seed))
-    return evidence
-
-
-def _split(y: Tensor, settings: FindSettings) -> tuple[Tensor, Tensor]:
-    """Indices of the training and the held-out data, the same share of every class."""
-    generator = torch.Generator().manual_seed(settings.seed)
-    order = torch.randperm(len(y), generator=generator)
-    ranks = torch.empty(len(y), dtype=torch.double)
-    for label in torch.unique(y):
-        mine = order[y[order] == label]
-        ranks[mine] = (torch.arange(len(mine), dtype=torch.double) + 0.5) / len(mine)
-    held = ranks < settings.held_out
-    if not 0 < int(held.sum()) < len(y):
-        held = torch.zeros(len(y), dtype=torch.bool)
-        held[order[: max(int(settings.held_out * len(y)), 1)]] = True
-    return (~held).nonzero().flatten(), held.nonzero().flatten()
+def _is_open(judgement: Judgement, candidates: Candidates) -> bool:
+    """Whether more data could change the verdict."""
+    held = judgement.obeys or ()
+    settled = {*held, *(part for name in held for part in candidates.inside[name])}
+    return any(f.outcome == "open" and f.candidate not in settled for f in judgement.findings)
 
 
 def _imposed(judgement: Judgement, groups: GroupSet, best: Symmetry) -> Symmetry:
@@ -335,59 +364,24 @@ def _imposed(judgement: Judgement, groups: GroupSet, best: Symmetry) -> Symmetry
     return groups[names[0]] if len(names) == 1 else groups.join(*names)
 
 
-def _chance(y: Tensor, classes: int) -> Tensor:
-    """Log frequencies of the classes, each counted once more than it occurs."""
-    counts = torch.bincount(y, minlength=classes).double() + 1
-    return (counts / counts.sum()).log()
+def _scoring(y: Tensor, task: str, outputs: int | None) -> Scoring:
+    """How predictions of these targets are scored."""
+    if task not in SCORINGS:
+        raise ValueError(f"no task {task!r}; expected one of {', '.join(SCORINGS)}")
+    if not len(y) or bool((y == y[0]).all()):
+        raise ValueError("all data have the same label: there is nothing to learn")
+    if outputs is None:
+        outputs = int(y.max()) + 1 if task == "classes" else int(y.shape[1])
+    return SCORINGS[task](outputs)
 
 
-def _chance_row(train: Tensor, held: Tensor, classes: int) -> Consequence:
-    log_frequency = _chance(train, classes)
-    common = int(log_frequency.argmax())
-    return Consequence(
-        "chance",
-        accuracy=float((held == common).double().mean()),
-        nll=-float(log_frequency[held].mean()),
-    )
+def _chance(networks: CandidateNetworks, look: _Look) -> tuple[Tensor, Tensor]:
+    """Scores and outputs of a guess from the training targets alone."""
+    return networks.scoring.chance(networks.y[look.train], networks.y[look.held])
 
 
-@torch.no_grad()
-def _log_probabilities(network: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
-    with evaluation(network):
-        return torch.cat([network(part).double().log_softmax(1) for part in torch.split(x, batch)])
-
-
-def _temperature(log_p: Tensor, y: Tensor) -> float:
-    """The temperature at which predictions are most probable.
-
-    A network that is too sure of itself gains by anything that makes it less so, also by averaging
-    over a group that the labels do not obey; at the best temperature only information counts.
-    """
-    rows = torch.arange(len(y))
-
-    def score(temperature: float) -> float:
-        return float((log_p / temperature).log_softmax(1)[rows, y].mean())
-
-    return float(max(TEMPERATURES, key=score))
-
-
-def motions(symmetry: Symmetry, lattice: Sequence[int], seed: int) -> list[Element]:
-    """At least `MOTIONS` elements, or all there are; as many for each element of the point group.
-
-    Balanced, so that no motion that the labels do not obey is outweighed by those that they do.
-    """
-    space = GroupSet(symmetry).space(tuple(lattice), 1, "trivial")
-    if not symmetry.is_catalogue:
-        try:
-            if symmetry.order() <= 2 * MOTIONS:
-                return list(space.elements(symmetry))
-        except ValueError:  # more elements than are enumerated
-            pass
-        return space.sample(symmetry, 2 * MOTIONS, seed)
-    points = symmetry.point_in(len(lattice))
-    if not symmetry.translations:
-        return list(space.elements(symmetry))
-    each = max(math.ceil(MOTIONS / len(points)), 1)
-    shifts = space.sample(Symmetry("shifts", len(lattice), True), each * len(points), seed)
-    about = list(space.elements(Symmetry("point", len(lattice), False, points)))
-    return [shift * about[i % len(points)] for i, shift in enumerate(shifts)]
+def _chance_row(networks: CandidateNetworks, look: _Look) -> Consequence:
+    scores, f = _chance(networks, look)
+    quality = networks.scoring.quality(f, networks.y[look.held])
+    nll = -float(scores.mean())
+    return Consequence("chance", nll=nll, **{networks.scoring.measure: quality})  # type: ignore[arg-type]

@@ -242,3 +242,47 @@ def test_members_given_by_generators() -> None:
     found = increments(bases)
     assert {n: b.dim for n, b in found.bases.items()} == {"shift": 2, "turn": 14, "shift&turn": 4}
     assert_exact(bases)
+
+
+DEPENDENT = GroupSet(flips(), flips(0), cm(), cm(anti=True), p4(), z2())
+
+
+def test_linearly_dependent_increments_are_reported() -> None:
+    """Their rank by a dense SVD; commuting families have full rank."""
+    found = increments(kernels(DEPENDENT))
+    stacked = np.concatenate([flat(basis) for basis in found.bases.values()])
+    assert len(stacked) == found.rows == 864
+    assert np.linalg.matrix_rank(stacked) == found.rank == 576
+    assert "864 rows of rank 576" in repr(found)
+    assert not found.missing
+    commuting = increments(kernels(GroupSet(z2(), p4(), flips())))
+    assert commuting.rank == commuting.rows
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_dependent_increments_can_be_made_independent(dense: bool) -> None:
+    groups = GroupSet(flips(), flips(0), cm(), cm(anti=True), z2()) if dense else DEPENDENT
+    whole = maps(groups, (3, 3), "irrep:1,1") if dense else kernels(groups)
+    found = increments(whole, independent=True)
+    before = increments(whole)
+    assert before.rank < before.rows
+    stacked = np.concatenate([flat(basis) for basis in found.bases.values()])
+    assert np.linalg.matrix_rank(stacked) == found.rank == found.rows == before.rank
+    everything = np.concatenate([flat(basis) for basis in whole.values()])
+    np.testing.assert_allclose(projector(stacked), projector(everything), rtol=0, atol=1e-10)
+    for name, basis in whole.items():
+        parts = [flat(found[part]) for part in found.inside(name)]
+        spanned = sum(map(len, parts))
+        assert basis.dim - spanned == found.missing.get(name, 0)
+        rows = np.concatenate([np.zeros((0, basis.size)), *parts])
+        np.testing.assert_allclose(rows @ projector(flat(basis)), rows, rtol=0, atol=1e-10)
+    assert found.missing
+
+
+def test_independent_changes_nothing_where_increments_are() -> None:
+    whole = kernels(GroupSet(z2(), p4(), flips()))
+    one, other = increments(whole), increments(whole, independent=True)
+    assert one.names == other.names
+    assert not other.missing
+    for name in one.names:
+        np.testing.assert_array_equal(flat(one[name]), flat(other[name]))

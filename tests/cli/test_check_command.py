@@ -51,6 +51,20 @@ asserts = Raises(AssertionError())
 divides = Raises(ZeroDivisionError("division\\nby zero"))
 leaves = Raises(SystemExit(0))
 
+def padded():
+    torch.manual_seed(0)
+    return nn.Conv2d(1, 2, 3, padding=1)
+
+def steerable():
+    from groupella.groups.gate import load_gspaces, load_nn
+    torch.manual_seed(0)
+    enn, space = load_nn(), load_gspaces().rot2dOnR2(4)
+    one = enn.FieldType(space, [space.trivial_repr])
+    many = enn.FieldType(space, [space.regular_repr] * 2)
+    return enn.SequentialModule(
+        enn.R2Conv(one, many, 3, padding=1, padding_mode="circular"), enn.ReLU(many)
+    )
+
 class Overflows(nn.Module):
     def forward(self, x):
         return x.sum((2, 3)) * float("inf")
@@ -89,6 +103,34 @@ def test_a_plain_network_fails_and_the_worst_element_is_named(models: Path) -> N
 def test_a_circular_convolution_moves_with_shifts_but_not_with_turns(models: Path) -> None:
     assert check(f"{models}:same", "--groups", "z2", "--out", "2")[0] == 0
     assert check(f"{models}:same", "--groups", "p4", "--out", "2")[0] == 1
+
+
+def test_a_model_of_escnn_moves_as_its_field_types_say(models: Path) -> None:
+    code, output = check(f"{models}:steerable", "--groups", "z2,p4", "--out", "8")
+    assert code == 0, output
+    assert "ok  equivariant under p4" in output
+    code, output = check(f"{models}:steerable", "--groups", "z2", "--out", "2")
+    assert code == 2
+    assert "gives 8 channels, not 2: give --out 8" in output
+    arguments = ["check", f"{models}:steerable", "--groups", "z2", "--channels", "3"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "give --channels 1" in result.output
+
+
+def test_a_missing_out_and_zero_padding_are_named_as_causes(models: Path) -> None:
+    code, output = check(f"{models}:same", "--groups", "z2")
+    assert code == 1
+    assert "hint: the output has the shape (2, 8, 8) of an image" in output
+    assert "--out 2" in output
+    code, output = check(f"{models}:padded", "--groups", "z2", "--out", "2")
+    assert code == 1
+    assert "hint: zero padding is the likely cause" in output
+    code, output = check(f"{models}:padded", "--groups", "z2", "--out", "2", "--json")
+    assert "zero padding" in json.loads(output)["errors"]["z2"]["hints"][0]
+    code, output = check(f"{models}:plain", "--groups", "z2", "--out", "2")
+    assert code == 2
+    assert "which are no images: leave --out away" in output
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from groupella.groups import flips, group_names, mirror, p4, translations, trivial, z2
+from groupella.groups import (
+    cyclic,
+    flips,
+    group_names,
+    mirror,
+    p4,
+    permutations,
+    translations,
+    trivial,
+    z2,
+)
 from groupella.groups._catalogue import CATALOGUE
 from groupella.runs.spelling import (
     ArgumentError,
@@ -55,11 +65,15 @@ def test_the_catalogues_own_names_are_understood() -> None:
     assert list(group_set("flips( 0 , dim=3 ),z3")) == [trivial(), flips(0, dim=3), translations(3)]
 
 
-@pytest.mark.parametrize("text", ["permutations", "s5", "cyclic5", "cyclic(5)", "permutations(5)"])
-def test_groups_that_need_a_size_are_explained(text: str) -> None:
-    with pytest.raises(ArgumentError, match=r"GROUPS = \[(permutations|cyclic)\(5\)\]") as error:
-        group_set(text)
-    assert "my_groups.py:GROUPS" in str(error.value)
+@pytest.mark.parametrize("text", ["s5", "permutations(5)", "permutations5", "permutations"])
+def test_groups_of_points_are_named_with_their_size_or_take_that_of_the_data(text: str) -> None:
+    assert list(group_set(text, free=False, points=5)) == [permutations(5)]
+    assert list(group_set("cyclic( 3 )", free=False, points=5)) == [cyclic(3)]
+
+
+def test_a_group_of_points_without_a_size_is_explained() -> None:
+    with pytest.raises(ArgumentError, match=r"number of points: write permutations\(8\)"):
+        group_set("permutations")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -80,9 +79,7 @@ def test_select_that_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_inspect_that_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = SimpleNamespace(report=tmp_path / "report.html", directory=tmp_path, content=None)
-    monkeypatch.setattr(runs, "load", lambda _: done)
-    monkeypatch.setattr(runs, "write", raising(OSError(30, "Read-only file system", "figures")))
+    monkeypatch.setattr(runs, "redraw", raising(OSError(30, "Read-only file system", "figures")))
     assert "Read-only file system: 'figures'" in said("inspect", tmp_path, "--redraw")
 
 

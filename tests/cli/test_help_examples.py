@@ -19,12 +19,14 @@ from groupella.runs.directory import Assignment
 from groupella.runs.study import Row
 
 WORK = (
+    "groupella.answers.load",
     "groupella.testing.equivariance_error",
     "groupella.cli._installation.examine",
     "groupella.data.fetch",
     "groupella.data.verify",
     "groupella.experiments.planted.run_all",
     "groupella.runs.directory.Assignment.do",
+    "groupella.runs.directory.redraw",
     "groupella.runs.directory.load",
     "groupella.runs.study.perform",
 )

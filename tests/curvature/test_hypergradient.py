@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from groupella.curvature import Curvature, curvature, exact, hypergradient, mc
 from groupella.curvature._modes import Mode
 from groupella.evidence.likelihoods import Categorical, Gaussian, Likelihood
-from groupella.groups import GroupSet, translations
+from groupella.groups import GroupSet, p4, translations
 from groupella.nn.circular import circular_conv
-from groupella.nn.paths import SparseConv, SparseFC
+from groupella.nn.paths import SparseConv, SparseFC, SparseGroupConv
 from groupella.nn.shared_maps import BasisMap, SharedLinearMap, record
 
 STEP = 1e-5
@@ -54,6 +54,19 @@ def sparse_network() -> nn.Module:
     a, b = groups.space((4, 4), 2, fibre="trivial"), groups.space((4, 4), 3, fibre="trivial")
     return nn.Sequential(
         SparseConv(a, b), nn.Tanh(), SparseFC(b, a), nn.Tanh(), nn.Flatten(), nn.Linear(32, 3)
+    ).double()
+
+
+def sparse_network_on_a_group() -> nn.Module:
+    torch.manual_seed(0)
+    space = GroupSet(p4()).space((4, 4), 1)
+    return nn.Sequential(
+        SparseGroupConv(space, space, p4(), learn_positions=True),
+        nn.Tanh(),
+        SparseFC(space, space, over="group", learn_positions=True),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(64, 3),
     ).double()
 
 
@@ -104,6 +117,36 @@ def test_gradient_equals_finite_differences(kind: str, mode: Mode, passes: int) 
                 gradient[name].double(), expected[name].reshape(()), rtol=1e-6, atol=1e-6
             )
         assert not value.requires_grad
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_anchors_and_lengthscales_on_a_group_learn_from_the_factors(passes: int) -> None:
+    network = sparse_network_on_a_group()
+    lengthscales = ["0.omega", "2.omega1", "2.omega2"]
+    positions = ["0.positions", "2.positions1", "2.positions2"]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(3, 4, 4, 4, dtype=torch.float64, generator=generator)
+    with torch.no_grad():
+        for name in positions:
+            # Away from the kinks of the distance on the torus.
+            network.get_parameter(name).add_(0.1)
+    _, gradient = hypergradient(
+        objective, network, Categorical(), (x, x), [*lengthscales, *positions], passes=passes
+    )
+    for name in (*lengthscales, *positions):
+        parameter = network.get_parameter(name)
+        centre = parameter.detach().clone()
+        direction = torch.randn(centre.shape, dtype=torch.float64, generator=generator)
+        values = []
+        for sign in (1, -1):
+            parameter.data = centre + sign * STEP * direction
+            blocks = curvature(network, Categorical(), (x, x), ignore=positions)
+            values.append(objective(blocks))
+        parameter.data = centre
+        expected = (values[0] - values[1]) / (2 * STEP)
+        found = (gradient[name].double() * direction).sum()
+        assert found.abs() > 1e-4, name
+        torch.testing.assert_close(found, expected.reshape(()), rtol=1e-5, atol=1e-6)
 
 
 def test_both_variants_agree_over_batches() -> None:

@@ -17,9 +17,12 @@ from groupella.nn.paths import (
     FactoredFC,
     FullyConnected,
     GroupConv,
+    PairwiseConv,
     SeparableGroupConv,
     SparseConv,
     SparseFC,
+    SparseGroupConv,
+    UniformConv,
 )
 from groupella.nn.shared_maps import BlockMap
 from groupella.testing import CurvatureCase
@@ -43,6 +46,11 @@ PATHS: dict[str, Build] = {
     "GCONV pointwise": lambda a, b: GroupConv(a, b, p4(), pointwise=True),
     "GCONV separable": lambda a, b: SeparableGroupConv(a, b, p4(), paper_biases=True),
     "GCONV depthwise": lambda a, b: SeparableGroupConv(a, b, p4(), depthwise=True),
+    "GCONV pairwise": lambda a, b: PairwiseConv(a, b, p4(), paper_biases=True),
+    "GCONV uniform": lambda a, b: UniformConv(a, b, p4(), paper_biases=True),
+    "S-FC over the group": lambda a, b: SparseFC(a, b, over="group", paper_biases=True),
+    "S-GCONV p4": lambda a, b: SparseGroupConv(a, b, p4(), paper_biases=True),
+    "S-GCONV z2": lambda a, b: SparseGroupConv(a, b, translations(2)),
     "dense basis": lambda a, b: DenseBasis(a, b, p4(), paper_biases=True),
 }
 
@@ -60,7 +68,7 @@ class TestPaths(CurvatureCase):
         return torch.randn(2, *GROUPS.space((3, 3), 2).shape)
 
 
-@pytest.mark.parametrize("name", ["S-FC", "S-CONV"])
+@pytest.mark.parametrize("name", ["S-FC", "S-CONV", "S-FC over the group", "S-GCONV p4"])
 def test_lengthscales_and_biases_are_exact_everywhere(name: str) -> None:
     """Many data and positions: the tangent block is the GGN block all the same."""
     space = GROUPS.space((3, 3), 2)
@@ -93,22 +101,29 @@ EXACT: dict[str, Build] = {
     "CONV": PATHS["CONV"],
     "S-CONV": PATHS["S-CONV"],
     "GCONV": PATHS["GCONV p4"],
+    "S-FC over the group": PATHS["S-FC over the group"],
+    "S-GCONV": PATHS["S-GCONV p4"],
+    "GCONV pairwise": PATHS["GCONV pairwise"],
+    "GCONV uniform": PATHS["GCONV uniform"],
     "dense basis": PATHS["dense basis"],
 }
 
 
 @pytest.mark.parametrize("name", EXACT)
 class TestPathsWithOnePosition(CurvatureCase):
-    """Trivial fibre, one channel where blocks are channels, one site where positions are sites."""
+    """One channel where blocks are channels, one site where positions are sites."""
 
     @pytest.fixture(autouse=True)
     def _choose(self, name: str) -> None:
         self.build = EXACT[name]
-        on_sites = name in ("CONV", "S-CONV", "GCONV", "dense basis")
+        on_sites = name not in ("FC", "F-FC", "F-FC summed", "S-FC", "S-FC over the group")
         lattice = (1, 1) if on_sites else (3, 2)
-        channels = 3 if on_sites or name == "FC" else 1
+        by_channel = name in ("GCONV pairwise", "GCONV uniform")
+        channels = 3 if (on_sites and not by_channel) or name == "FC" else 1
         group = GROUPS if on_sites else GroupSet(translations(2))
         self.space = group.space(lattice, channels, fibre="trivial")
+        if name == "S-FC over the group":
+            self.space = GROUPS.space((2, 2), 1, fibre="regular")
 
     def module(self) -> nn.Module:
         return self.build(self.space, self.space)

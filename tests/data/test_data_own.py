@@ -149,14 +149,15 @@ def test_strings_and_named_classes(rng, tmp_path: Path) -> None:
     ("arrays", "message"),
     [
         ({"pictures": np.zeros(3)}, "holds pictures; expected"),
-        ({"x": np.zeros((4, 5, 5)), "y": np.zeros(4)}, "expected one integer or string"),
-        ({"x": np.zeros((4, 5, 5)), "y": np.zeros((4, 2), int)}, "does not go with"),
+        ({"x": np.zeros((4, 5, 5)), "y": np.zeros(4)}, "all data have one class"),
+        ({"x": np.zeros((4, 5, 5)), "y": np.zeros((4, 2), int)}, "all data have the same labels"),
+        ({"x": np.zeros((4, 5, 5)), "y": np.zeros((4, 2, 2))}, "does not go with"),
         ({"x": np.zeros((4, 5, 5)), "y": np.zeros(3, int)}, "does not go with"),
-        ({"x": np.zeros((4, 5)), "y": np.arange(4) % 2}, "expected .n, h, w."),
-        ({"x": np.zeros((4, 6, 6, 6)), "y": np.arange(4) % 2}, "fewer channels than pixels"),
+        ({"x": np.zeros(4), "y": np.arange(4) % 2}, "samples along the first"),
+        ({"x": np.zeros((4, 6, 6, 6)), "y": np.arange(4) % 2}, "fewer channels than sites"),
         ({"x": np.full((4, 5, 5), np.nan), "y": np.arange(4) % 2}, "not finite"),
         ({"x": np.full((4, 5, 5), "a"), "y": np.arange(4) % 2}, "expected real numbers"),
-        ({"x": np.zeros((0, 5, 5)), "y": np.zeros(0, int)}, "0 images"),
+        ({"x": np.zeros((0, 5, 5)), "y": np.zeros(0, int)}, "shape .0,."),
     ],
 )
 def test_wrong_arrays_are_clear_errors(tmp_path: Path, arrays, message: str) -> None:
@@ -224,9 +225,9 @@ def test_files_that_are_no_npz_are_clear_errors(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", x=np.array([{}], dtype=object), y=np.array([1]))
     with pytest.raises(DataError, match=r"b.npz' cannot be read"):
         from_npz(tmp_path / "b.npz")
-    (tmp_path / "a.csv").write_text("1,2")
-    with pytest.raises(DataError, match=r"expected an .npz file or a folder"):
-        load(tmp_path / "a.csv")
+    (tmp_path / "a.txt").write_text("1,2")
+    with pytest.raises(DataError, match=r"expected an .npz file, a .csv file or a folder"):
+        load(tmp_path / "a.txt")
 
 
 def picture(path: Path, array: np.ndarray) -> None:

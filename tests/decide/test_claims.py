@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from groupella.decide import Candidates
-from groupella.decide.claims import FREE, Claims, Difference, Judgement, judge
+from groupella.decide.claims import FREE, Claims, Comparison, Difference, Judgement, told_apart
 from groupella.decide.claims import Tested as Scores
 
 ONE = Candidates(("z2",), {"z2": ()})
@@ -48,7 +48,7 @@ class World:
         return mean + self.jitter(self.noise if noise is None else noise)
 
     def judge(self, tested: Mapping[str, Scores], candidates: Candidates = ONE) -> Answer:
-        found = judge(tested, self.chance, self.classes, candidates)
+        found = Comparison(tested, self.chance, self.classes, candidates).judgement
         return found, {f.candidate: f for f in found.findings}
 
     def one(
@@ -56,37 +56,35 @@ class World:
         averaging: float,
         imposing: float,
         *,
-        confidence: float = 1.0,
+        told: float = 0.5,
         noise: tuple[float, float] = (0.3, 0.3),
     ) -> Answer:
         """The answer about z2, whose averaging and imposing gain so many nats."""
-        free = Scores(
-            self.free, {"z2": self.free + self.gap(averaging, noise[0])}, {"z2": confidence}
-        )
+        free = Scores(self.free, {"z2": self.free + self.gap(averaging, noise[0])}, {"z2": told})
         z2 = self.free + self.gap(imposing, noise[1])
-        return self.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 1.0})})
+        return self.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 0.5})})
 
 
 @pytest.mark.parametrize(
-    ("averaging", "imposing", "confidence", "outcome", "verdict"),
+    ("averaging", "imposing", "told", "outcome", "verdict"),
     [
-        pytest.param(0.05, 0.1, 1.0, "holds", "z2", id="both help"),
-        pytest.param(0.0, 0.0, 1.0, "holds", "z2", id="both cost nothing"),
-        pytest.param(0.1, 0.1, 0.5, "holds", "z2", id="averaging helps on unfamiliar data"),
-        pytest.param(-0.5, -0.5, 1.0, "rejected", "none", id="both cost"),
-        pytest.param(-0.5, 0.5, 1.0, "rejected", "none", id="averaging costs, imposing helps"),
-        pytest.param(0.1, -0.5, 1.0, "rejected", "none", id="averaging helps, imposing costs"),
-        pytest.param(-MARGIN, -0.5, 1.0, "rejected", "none", id="averaging is open"),
-        pytest.param(-0.5, 0.2, 0.5, "holds", "z2", id="unfamiliar data, imposing helps"),
-        pytest.param(-0.5, -0.5, 0.5, "rejected", "none", id="unfamiliar data, imposing costs"),
-        pytest.param(-0.5, -0.06, 0.5, "open", "undecided", id="unfamiliar data, open"),
-        pytest.param(-MARGIN, -0.03, 1.0, "open", "undecided", id="both are open"),
+        pytest.param(0.05, 0.1, 0.5, "holds", "z2", id="both help"),
+        pytest.param(0.0, 0.0, 0.5, "holds", "z2", id="both cost nothing"),
+        pytest.param(0.1, 0.1, 0.9, "holds", "z2", id="averaging helps on unfamiliar data"),
+        pytest.param(-0.5, -0.5, 0.5, "rejected", "none", id="both cost"),
+        pytest.param(-0.5, 0.5, 0.5, "rejected", "none", id="averaging costs, imposing helps"),
+        pytest.param(0.1, -0.5, 0.5, "open", "undecided", id="averaging helps, imposing costs"),
+        pytest.param(-MARGIN, -0.5, 0.5, "rejected", "none", id="averaging is open"),
+        pytest.param(-0.5, 0.2, 0.9, "holds", "z2", id="unfamiliar data, imposing helps"),
+        pytest.param(-0.5, -0.5, 0.9, "rejected", "none", id="unfamiliar data, imposing costs"),
+        pytest.param(-0.5, -0.06, 0.9, "open", "undecided", id="unfamiliar data, open"),
+        pytest.param(-MARGIN, -0.03, 0.5, "open", "undecided", id="both are open"),
     ],
 )
 def test_what_averaging_and_imposing_say(
-    averaging: float, imposing: float, confidence: float, outcome: str, verdict: str
+    averaging: float, imposing: float, told: float, outcome: str, verdict: str
 ) -> None:
-    judgement, found = World().one(averaging, imposing, confidence=confidence)
+    judgement, found = World().one(averaging, imposing, told=told)
     finding = found["z2"]
     assert finding.outcome == outcome
     assert judgement.verdict == verdict
@@ -115,8 +113,8 @@ def test_a_class_that_loses_all_speaks_against_a_symmetry_that_helps_the_others(
     averaged = world.free + gain + world.jitter(0.1)
     same = world.free + world.jitter(0.1)
     tested = {
-        FREE: Scores(world.free, {"z2": averaged}, {"z2": 1.0}),
-        "z2": Scores(same, {"z2": same}, {"z2": 1.0}),
+        FREE: Scores(world.free, {"z2": averaged}, {"z2": 0.5}),
+        "z2": Scores(same, {"z2": same}, {"z2": 0.5}),
     }
     judgement, found = world.judge(tested)
     assert averaged.mean() > world.free.mean()
@@ -125,7 +123,7 @@ def test_a_class_that_loses_all_speaks_against_a_symmetry_that_helps_the_others(
     assert judgement.verdict == "none"
     # The same losses spread over all classes are no reason.
     spread = world.rng.permutation(gain)
-    tested[FREE] = Scores(world.free, {"z2": world.free + spread}, {"z2": 1.0})
+    tested[FREE] = Scores(world.free, {"z2": world.free + spread}, {"z2": 0.5})
     assert world.judge(tested)[0].verdict == "z2"
 
 
@@ -133,7 +131,7 @@ def test_a_class_that_loses_all_speaks_against_a_symmetry_that_helps_the_others(
 def test_nothing_is_said_at_chance(gain: float) -> None:
     world = World()
     scores = world.chance + world.gap(gain)
-    bad = Scores(scores, {"z2": scores, "p4": scores}, {"z2": 1.0, "p4": 1.0})
+    bad = Scores(scores, {"z2": scores, "p4": scores}, {"z2": 0.5, "p4": 0.5})
     judgement, _ = world.judge({FREE: bad, "z2": bad, "p4": bad}, CHAIN)
     assert judgement.obeys is None
     assert judgement.verdict == "undecided"
@@ -144,8 +142,8 @@ def test_nothing_is_said_at_chance(gain: float) -> None:
 def test_a_free_network_that_learned_nothing_is_no_yardstick() -> None:
     world = World()
     low = world.chance + world.jitter(0.3)
-    z2 = Scores(world.free, {"z2": world.free}, {"z2": 1.0})
-    judgement, found = world.judge({FREE: Scores(low, {"z2": low}, {"z2": 1.0}), "z2": z2})
+    z2 = Scores(world.free, {"z2": world.free}, {"z2": 0.5})
+    judgement, found = world.judge({FREE: Scores(low, {"z2": low}, {"z2": 0.5}), "z2": z2})
     assert found["z2"].outcome == "open"
     assert "learned nothing" in found["z2"].reason
     assert judgement.verdict == "undecided"
@@ -156,7 +154,7 @@ def chain(world: World, z2: Any, p4: Any, whole: Any = 0.0, beyond: Any = 0.0) -
 
     Averaging the free network over z2 gains `whole`, that of z2 over p4 gains `beyond`.
     """
-    sure = {"z2": 1.0, "p4": 1.0}
+    sure = {"z2": 0.5, "p4": 0.5}
     averaged = {"z2": world.free + whole, "p4": world.free + whole + beyond}
     tested = {
         FREE: Scores(world.free, averaged, sure),
@@ -229,11 +227,11 @@ def assert_share(wrong: int) -> None:
     assert wrong <= stats.binom(SIMULATIONS, LEVEL).ppf(0.999), wrong / SIMULATIONS
 
 
-@pytest.mark.parametrize("confidence", [1.0, 0.5], ids=["familiar", "unfamiliar"])
+@pytest.mark.parametrize("told", [0.5, 0.9], ids=["familiar", "unfamiliar"])
 @pytest.mark.parametrize("n", [30, 300])
 @pytest.mark.parametrize("noise", [0.1, 1.0])
 def test_a_symmetry_that_costs_the_margin_is_asserted_at_the_level(
-    confidence: float, n: int, noise: float
+    told: float, n: int, noise: float
 ) -> None:
     """Both tests at the boundary, where a wrong assertion is the most likely."""
     claims = Claims(level=LEVEL)
@@ -242,10 +240,10 @@ def test_a_symmetry_that_costs_the_margin_is_asserted_at_the_level(
         world = World(n, seed, noise)
         averaged, z2 = (world.free + world.random(-claims.tolerance * KNOWN) for _ in range(2))
         tested = {
-            FREE: Scores(world.free, {"z2": averaged}, {"z2": confidence}),
-            "z2": Scores(z2, {"z2": z2}, {"z2": 1.0}),
+            FREE: Scores(world.free, {"z2": averaged}, {"z2": told}),
+            "z2": Scores(z2, {"z2": z2}, {"z2": 0.5}),
         }
-        wrong += bool(judge(tested, world.chance, world.classes, ONE, claims).obeys)
+        wrong += bool(Comparison(tested, world.chance, world.classes, ONE, claims).judgement.obeys)
     assert_share(wrong)
 
 
@@ -253,7 +251,7 @@ def test_a_symmetry_that_costs_the_margin_is_asserted_at_the_level(
 def test_a_chain_that_is_wrong_from_its_first_step_is_asserted_at_the_level(noise: float) -> None:
     """z2 costs the margin, and p4 nothing beyond it: both are wrong."""
     claims = Claims(level=LEVEL)
-    sure = {"z2": 1.0, "p4": 1.0}
+    sure = {"z2": 0.5, "p4": 0.5}
     wrong = 0
     for seed in range(SIMULATIONS):
         world = World(100, seed, noise)
@@ -265,7 +263,9 @@ def test_a_chain_that_is_wrong_from_its_first_step_is_asserted_at_the_level(nois
             "z2": Scores(z2, {"z2": z2, "p4": z2}, sure),
             "p4": Scores(p4, {"z2": p4, "p4": p4}, sure),
         }
-        wrong += bool(judge(tested, world.chance, world.classes, CHAIN, claims).obeys)
+        wrong += bool(
+            Comparison(tested, world.chance, world.classes, CHAIN, claims).judgement.obeys
+        )
     assert_share(wrong)
 
 
@@ -276,10 +276,12 @@ def test_pure_guessing_is_called_learned_at_the_level() -> None:
         world = World(100, seed)
         free, z2 = (world.chance + world.random(0.0) for _ in range(2))
         tested = {
-            FREE: Scores(free, {"z2": free}, {"z2": 1.0}),
-            "z2": Scores(z2, {"z2": z2}, {"z2": 1.0}),
+            FREE: Scores(free, {"z2": free}, {"z2": 0.5}),
+            "z2": Scores(z2, {"z2": z2}, {"z2": 0.5}),
         }
-        wrong += judge(tested, world.chance, world.classes, ONE, claims).obeys is not None
+        wrong += (
+            Comparison(tested, world.chance, world.classes, ONE, claims).judgement.obeys is not None
+        )
     assert_share(wrong)
 
 
@@ -329,18 +331,103 @@ def test_where_no_weaker_network_has_learned_a_symmetry_must_explain_nearly_ever
     """Labels that also tell where an image lies look like this to a free network at chance."""
     world = World()
     at_chance = CHANCE + world.jitter(0.3)
-    free = Scores(at_chance, {"z2": at_chance}, {"z2": 1.0})
+    free = Scores(at_chance, {"z2": at_chance}, {"z2": 0.5})
     z2 = CHANCE - share * CHANCE + world.jitter(0.1)
-    judgement, found = world.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 1.0})})
+    judgement, found = world.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 0.5})})
     assert (found["z2"].outcome, judgement.verdict) == (outcome, verdict)
 
 
 def test_a_class_that_imposing_harms_rejects_whatever_the_mean() -> None:
     world = World()
     loss = np.where(world.classes == 0, -0.8, 0.3)
-    free = Scores(world.free, {"z2": world.free + world.gap(0.1)}, {"z2": 1.0})
+    free = Scores(world.free, {"z2": world.free + world.gap(0.1)}, {"z2": 0.5})
     z2 = world.free + loss + world.jitter(0.1)
-    judgement, found = world.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 1.0})})
+    judgement, found = world.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 0.5})})
     assert found["z2"].imposing.mean > 0
     assert (found["z2"].outcome, judgement.verdict) == ("rejected", "none")
     assert "in one class" in found["z2"].reason
+
+
+def test_what_averaging_rejects_needs_no_network() -> None:
+    world = World()
+    costs = Scores(world.free, {"z2": world.free + world.gap(-0.5)}, {"z2": 0.5})
+    z2 = Scores(world.free + world.gap(0.1))
+    short, found = world.judge({FREE: costs})
+    whole, _ = world.judge({FREE: costs, "z2": z2})
+    assert short.verdict == whole.verdict == "none"
+    assert found["z2"].imposing is None
+    assert Judgement.from_dict(short.as_dict()) == short
+    # Where averaging does not reject it, nothing is known before its network is trained.
+    free = Scores(world.free, {"z2": world.free + world.gap(0.1)}, {"z2": 0.5})
+    compared = Comparison({FREE: free}, world.chance, world.classes, ONE)
+    assert compared.findings == {}
+    assert compared.judgement.verdict == "undecided"
+
+
+def test_stricter_candidates_wait_for_the_networks_of_weaker_ones() -> None:
+    world = World()
+    fine = {name: world.free + world.gap(0.1) for name in ("z2", "p4")}
+    free = Scores(world.free, fine, dict.fromkeys(fine, 0.5))
+    compared = Comparison({FREE: free}, world.chance, world.classes, CHAIN)
+    assert compared.order == ["z2", "p4"]
+    better = world.free + 0.1
+    z2 = Scores(better, {"p4": better + world.gap(-0.6)}, {"p4": 0.5})
+    compared = Comparison({FREE: free, "z2": z2}, world.chance, world.classes, CHAIN)
+    assert compared.findings["p4"].against == "z2"
+    assert compared.judgement.verdict == "z2"
+
+
+def test_each_look_has_its_share_of_the_level() -> None:
+    world = World()
+    once, twice = (
+        Comparison({}, world.chance, world.classes, ONE, looks=looks).z for looks in (1, 2)
+    )
+    tail = [stats.t.sf(z, world.n - 1) for z in (once, twice)]
+    assert tail[0] == pytest.approx(Claims().level / 2)
+    assert tail[1] == pytest.approx(Claims().level / 4)
+
+
+def test_folds_are_taken_together() -> None:
+    one, two = (
+        Scores(np.full(n, v), {"z2": np.full(n, 2 * v)}, {"z2": v}, {"z2": v})
+        for n, v in ((3, 1.0), (2, 0.5))
+    )
+    both = Scores.pooled([one, two])
+    assert both.scores.tolist() == [1, 1, 1, 0.5, 0.5]
+    assert both.averaged["z2"].tolist() == [2, 2, 2, 1, 1]
+    assert both.told == {"z2": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("gain", "noise", "holds"), [(0.1, 0.3, True), (-0.5, 0.3, False), (0.0, 3.0, False)]
+)
+def test_layers_obey_more_only_if_that_surely_costs_nothing(
+    gain: float, noise: float, holds: bool
+) -> None:
+    world = World()
+    against = Scores(world.free)
+    compared = Comparison({FREE: against}, world.chance, world.classes, ONE)
+    found = compared.on_layers("z2", 2, Scores(world.free + world.gap(gain, noise)), against)
+    assert found.holds is holds
+    assert (found.candidate, found.depth) == ("z2", 2)
+    assert found.margin == pytest.approx(MARGIN)
+
+
+def test_layers_that_harm_one_class_are_not_asserted() -> None:
+    world = World(n=400, classes=20)
+    change = np.where(world.classes == 3, -1.5, 0.15) + world.jitter(0.1)
+    against = Scores(world.free)
+    compared = Comparison({FREE: against}, world.chance, world.classes, ONE)
+    assert change.mean() > 0
+    assert not compared.on_layers("z2", 1, Scores(world.free + change), against).holds
+
+
+def test_rows_are_told_apart_as_far_as_their_distributions_differ() -> None:
+    rng = np.random.default_rng(0)
+    one, alike, apart = rng.standard_normal((3, 400, 10))
+    assert abs(told_apart(one, alike) - 0.5) < 0.06
+    apart[:, 0] += 2.0
+    # Φ(1): the best that can be done with one shifted normal coordinate.
+    assert told_apart(one, apart) == pytest.approx(stats.norm.cdf(1.0), abs=0.04)
+    assert told_apart(one, one) == 0.5
+    assert told_apart(one[:1], alike[:1]) == 0.5

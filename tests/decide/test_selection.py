@@ -169,12 +169,16 @@ def test_numbers_are_those_of_the_evidence(
     report = {t.name: t for t in evidence.report().terms}
     for layer in found.layers:
         for path in layer.paths:
-            term = report[f"{layer.layer}/{path.path}"]
-            assert path.precision == pytest.approx(term.precision)
-            assert path.squared_norm == pytest.approx(term.squared_norm)
-            assert path.effective_parameters == pytest.approx(term.effective_parameters)
-            assert path.parameters == term.size
-            assert path.removal == pytest.approx(removal(evidence, [term.name]))
+            weights = f"{layer.layer}/{path.path}"
+            names = [weights, *(n for n in report if n == f"{weights}/site_bias")]
+            terms = [report[name] for name in names]
+            assert path.precision == pytest.approx(terms[0].precision)
+            assert path.squared_norm == pytest.approx(sum(t.squared_norm for t in terms))
+            gamma = sum(t.effective_parameters for t in terms)
+            assert path.effective_parameters == pytest.approx(gamma)
+            assert path.parameters == sum(t.size for t in terms)
+            alone = sum(removal(evidence, [name]) for name in names)
+            assert path.removal == pytest.approx(alone)
     assert found.log_evidence == pytest.approx(evidence.report().log_marginal_likelihood)
     assert set(found.kept) == {"0", "2"}
 

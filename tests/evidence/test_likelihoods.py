@@ -110,7 +110,7 @@ def test_predictions_with_the_likelihood_of_the_recipe() -> None:
     with pytest.raises(TypeError, match="Poisson has none; use mean"):
         predictive.probabilities(x)
     with pytest.raises(TypeError, match="probit"):
-        predictive.quality(x, y)
+        predictive.quality(x, y, "probit")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.evidence import Evidence, Predictive, Prior, calibration_error
+from groupella.evidence import (
+    Evidence,
+    ExactPosterior,
+    Predictive,
+    Prior,
+    calibration_error,
+    reliability,
+)
 from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
 
 
@@ -129,6 +136,121 @@ def test_monte_carlo_matches_the_integral_for_one_binary_output() -> None:
     quality = predictive.quality(x, y)
     assert quality.accuracy is not None
     assert 0 <= (quality.ece or 0) <= 1
+
+
+def test_probit_of_two_classes_matches_the_integral_whatever_their_common_shift() -> None:
+    """Two logits are one binary logit, f₁ − f₀; what both have in common must not count."""
+    torch.manual_seed(3)
+    x = torch.randn(30, 2, dtype=torch.float64)
+    network = nn.Linear(2, 2).double()
+    prior = Prior.from_network(network, precisions={"weight": 0.5, "bias": 1e-4})
+    evidence = Evidence(network, Categorical(), prior)
+    predictive = Predictive(evidence, ExactPosterior(evidence, x), scale=1.0)
+    f, covariance = predictive.latent(x)
+    assert float(covariance.diagonal(dim1=1, dim2=2).min()) > 1000  # mostly the common shift
+    d = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    spread = torch.einsum("k,nkl,l->n", d, covariance, d).sqrt()[:, None]
+    grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)
+    density = torch.exp(-0.5 * grid**2) / math.sqrt(2 * math.pi)
+    integral = torch.trapezoid(torch.sigmoid((f @ d)[:, None] + spread * grid) * density, grid)
+    for method in ("probit", "mc", None):
+        found = predictive.probabilities(x, method)[:, 1]
+        torch.testing.assert_close(found, integral, rtol=0, atol=0.02)
+    with torch.no_grad():
+        network.bias.add_(40.0)
+    torch.testing.assert_close(
+        predictive.probabilities(x, "probit")[:, 1], found, rtol=0, atol=0.02
+    )
+
+
+def test_predictions_depend_on_the_input_alone() -> None:
+    evidence, x, _ = classifier()
+    predictive = Predictive(evidence, scale=0.5)
+    together, apart = predictive.probabilities(x), predictive.probabilities(x[7:9])
+    torch.testing.assert_close(together[7:9], apart, rtol=1e-5, atol=1e-6)
+    random = predictive.probabilities(x, generator=torch.Generator().manual_seed(0), samples=4000)
+    torch.testing.assert_close(together, random, rtol=0, atol=0.03)
+
+
+def test_without_a_scale_classes_are_predicted_by_the_weights_alone() -> None:
+    evidence, x, y = classifier()
+    predictive = Predictive(evidence)
+    torch.testing.assert_close(predictive.probabilities(x), predictive.probabilities(x, "map"))
+    assert predictive.quality(x, y) == predictive.quality(x, y, "map")
+    nothing = Predictive(evidence, scale=0.0)
+    torch.testing.assert_close(nothing.probabilities(x), predictive.probabilities(x, "map"))
+    for bad in (-1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="scale"):
+            Predictive(evidence, scale=bad)
+
+
+def test_the_scale_is_the_largest_that_held_out_data_allow() -> None:
+    evidence, x, y = classifier()
+    wrong = torch.where(torch.rand(40, generator=torch.Generator().manual_seed(0)) < 0.4, 0, y)
+    for weights, labels in ((20.0, wrong), (20.0, y), (1.0, wrong)):
+        with torch.no_grad():
+            for parameter in evidence.network.parameters():
+                parameter.copy_(torch.randn(parameter.shape) * weights / parameter.shape[-1] ** 0.5)
+        evidence.collect((x, y))
+        found = Predictive(evidence).calibrated(x, labels)
+        scales = [0.0, *(10 ** (k / 4) for k in range(-20, 5))]
+        losses = [
+            Predictive(evidence, scale=s).quality(x, labels, "mc" if s else "map").nll
+            for s in scales
+        ]
+        allowed = [s for s, loss in zip(scales, losses, strict=True) if loss <= min(losses) + 0.002]
+        assert found.scale == max(allowed)
+        assert found.quality(x, labels).nll <= losses[0] + 0.002
+
+
+def regression(seed: int) -> tuple[Evidence, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """A small network that has learned its noise and precisions, its data, and new data."""
+    torch.manual_seed(seed)
+
+    def draw(n: int) -> tuple[Tensor, Tensor]:
+        x = 4 * torch.rand(n, 1) - 2
+        return x, torch.sin(2 * x) + 0.3 * torch.randn(n, 1)
+
+    network = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+    evidence = Evidence(network, Gaussian())
+    data, new = draw(100), draw(2000)
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
+    for step in range(400):
+        optimiser.zero_grad()
+        evidence.loss(network(data[0]), data[1], 100).backward()
+        optimiser.step()
+        if step >= 100 and step % 50 == 0:
+            evidence.update(data)
+    evidence.update(data)
+    return evidence, data, new
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    """Averaged over data sets: 100 examples leave 7 % of doubt about the noise of each."""
+    covered: dict[tuple[str, float], list[float]] = {}
+    for seed in range(3):
+        evidence, data, (x, y) = regression(seed)
+        for name, posterior in (("kronecker", None), ("exact", ExactPosterior(evidence, data[0]))):
+            predictive = Predictive(evidence, posterior)
+            for level in (0.5, 0.9):
+                low, high = predictive.interval(x, level)
+                inside = ((low <= y) & (y <= high)).double().mean()
+                covered.setdefault((name, level), []).append(float(inside))
+            worse = predictive.calibrated(x, y).quality(x, y).nll - predictive.quality(x, y).nll
+            assert worse <= 0.002
+    for (_, level), shares in covered.items():
+        assert abs(sum(shares) / len(shares) - level) < 0.05
+    with pytest.raises(ValueError, match="level"):
+        predictive.interval(x, 90)
+
+
+def test_reliability_of_known_cases() -> None:
+    p = torch.tensor([[0.9, 0.1], [0.95, 0.05], [0.41, 0.59], [0.42, 0.58]])
+    found = reliability(p, torch.tensor([0, 1, 1, 1]), bins=5)
+    assert found.count == (2, 2)
+    assert found.confidence == pytest.approx((0.585, 0.925))
+    assert found.accuracy == pytest.approx((1.0, 0.5))
+    assert found.error == pytest.approx(0.5 * (0.415 + 0.425))
 
 
 def test_calibration_error_of_known_cases() -> None:

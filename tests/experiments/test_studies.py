@@ -11,11 +11,13 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from groupella._schema import build
 from groupella.cli._sweep import seed_list
 from groupella.cli.app import app
 from groupella.data import ImageData
 from groupella.experiments.commands.reproduce import SCALES, chosen_names, find, studies
 from groupella.networks import PRESETS, count_parameters
+from groupella.runs import Job
 from groupella.runs.study import Row, table
 
 ROWS = {"toy": 12, "cifar10": 22, "multigroup": 10, "separable": 8, "layers": 1}
@@ -33,7 +35,7 @@ def test_every_preset_is_frozen_and_has_distinct_rows(name: str, scale: str) -> 
     for row in rows:
         assert row.job.seed == 3
         assert row.job.settings().epochs >= 1
-        assert type(row.job).from_dict(json.loads(json.dumps(row.job.as_dict()))) == row.job
+        assert build(Job, json.loads(json.dumps(row.job.as_dict()))) == row.job
     if scale == "paper":
         assert len(rows) == ROWS[name]
 

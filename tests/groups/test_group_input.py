@@ -87,7 +87,7 @@ def test_error_names_the_offender(attempt: Callable[[], object], offender: str) 
         ([[1, 0, 2, 3]], [np.ones((2, 2))], "fibre map 0 of mine is not orthogonal"),
         ([[1, 0, 2, 3]], ["x"], "fibre map 0 of mine is neither"),
         ([[1, 0, 2, 3], [0, 1, 3, 2]], [np.eye(2), np.eye(3)], "fibre map 1 of mine has shape"),
-        ([[1, 2, 3, 0]], [[1, 2, 0]], "mine do not belong together: .* order 4 .* 3"),
+        ([[1, 2, 3, 0]], [[1, 2, 0]], "mine do not belong together: .* moves no site"),
         ([[1, 0, 2, 3]], [rotation(2 * np.pi / 5)], "mine do not belong together"),
         ([[0, 1, 2, 3], [1, 0, 2, 3]], [-np.eye(1), np.eye(1)], "do not belong together"),
         ([np.kron(np.eye(2), rotation(1.0))], None, "mine has more than max_order = 300"),
@@ -157,7 +157,7 @@ def test_symmetry_outside_the_ambient() -> None:
     with pytest.raises(TypeError, match="expected a Symmetry, got 'p4'"):
         space.sample("p4", 3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="made of symmetries"):
-        GroupSet("p4")  # type: ignore[arg-type]
+        GroupSet(4)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"unpack it, GroupSet\(\*list\)"):
         GroupSet([z2(), p4()])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"call it, z2\(\)"):
@@ -192,3 +192,36 @@ def test_the_default_axis_may_be_named() -> None:
 def test_flips_and_half_turns_live_on_rectangles() -> None:
     for symmetry in (z2(), p2(), pmm(), flips(0), flips(1)):
         assert GroupSet(symmetry).space((4, 6), 1).lattice.shape == (4, 6)
+
+
+def test_a_group_set_takes_names() -> None:
+    assert list(GroupSet("z2", p4(), "flips( 0 )")) == [z2(), p4(), flips(0)]
+    assert list(GroupSet("s4", "cyclic(4)")) == [permutations(4), cyclic(4)]
+
+
+def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="no group 'p4n'; did you mean 'p4"):
+        GroupSet("z2", "p4n")
+    with pytest.raises(ValueError, match="did you mean 'octahedral'"):
+        GroupSet("octahedra")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("$\\frac$", "[/bold]", "flip.v2", "a/b", "a\\b", "two\nlines", "\x1b[2J", "\ud800", " a"),
+        *("", " ", "x" * 201, "none", "free", "undecided", "final", "a|b", 3),
+    ],
+)
+def test_a_name_that_cannot_be_shown_or_stored_is_refused_where_it_is_made(name: str) -> None:
+    turn = np.rot90(np.arange(16).reshape(4, 4)).ravel()
+    with pytest.raises(ValueError, match=r"a symmetry (is named|has a name)") as caught:
+        Symmetry.from_generators(name, (4, 4), [turn])
+    assert str(caught.value).isprintable()
+    with pytest.raises(ValueError, match=r"a symmetry (is named|has a name)"):
+        Symmetry(name)
+
+
+@pytest.mark.parametrize("name", ["p4", "half turn", "flips(0)", "p-1", "Drehung", "回転", "a & b"])
+def test_a_usual_name_is_fine(name: str) -> None:
+    assert Symmetry(name).name == name

@@ -154,3 +154,51 @@ def test_a_group_that_mixes_sites_is_refused() -> None:
     reflection = np.eye(3) - 2 * np.outer(normal, normal)
     with pytest.raises(ValueError, match="mixes sites"):
         invariant_net(Symmetry.from_generators("reflection", (3,), [reflection]), (3,), 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "layers", "depth", "lattice"),
+    [
+        (z2, p4m, 3, (16, 16)),
+        (z2, p4, 1, (8, 8)),
+        (flips, p4m, 2, (8, 8)),
+        (p4, p4m, 3, (8, 8)),
+        (trivial, p4, 2, (8, 8)),
+        (lambda: translations(1), line_reflections, 2, (16,)),
+    ],
+)
+def test_first_layers_can_obey_more_than_the_outputs(
+    make: Callable[[], Symmetry],
+    layers: Callable[[], Symmetry],
+    depth: int,
+    lattice: tuple[int, ...],
+) -> None:
+    symmetry, strict = make(), layers()
+    network = invariant_net(symmetry, lattice, 1, 4, width=16, layers=strict, depth=depth)
+    network = network.double().eval()
+    x = torch.randn(3, 1, *lattice, dtype=torch.double)
+    space = GroupSet(strict).space(lattice, 1, "trivial")
+    if not symmetry.is_trivial:
+        exact = equivariance_error(network, space, None, symmetry, inputs=x)
+        assert float(exact) < 1e-12
+    assert float(equivariance_error(network, space, None, strict, inputs=x)) > 1e-3
+    for number, layer in enumerate(network.layers):
+        error = equivariance_error(layer, layer.space_in, layer.space_out, strict)
+        assert (float(error) < 1e-12) == (number < depth)
+
+
+@pytest.mark.parametrize(
+    ("symmetry", "options", "match"),
+    [
+        (p4(), {"layers": flips()}, "contains p4"),
+        (p4(), {"layers": d4()}, "with translations"),
+        (c4(), {"layers": p4()}, "translations or nothing"),
+        (z2(), {"layers": p4(), "depth": 9}, "between 1 and 3"),
+        (z2(), {"depth": 1}, "name that group"),
+    ],
+)
+def test_layers_that_cannot_obey_more_are_refused(
+    symmetry: Symmetry, options: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(ValueError, match=match):
+        invariant_net(symmetry, (8, 8), 1, 2, **options)

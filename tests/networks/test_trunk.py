@@ -50,6 +50,7 @@ def moved(space: FeatureSpace, member: Symmetry, x: Tensor, seed: int) -> Tensor
 CASES: dict[str, tuple[GroupSet, str | None, int]] = {
     "CONV": (GroupSet(z2()), "CONV", 16),
     "S-CONV": (GroupSet(z2()), "S-FC+S-CONV", 16),
+    "S-GCONV": (GroupSet(z2(), p4()), "S-FC/group+S-CONV+S-GCONV", 16),
     "F-FC+CONV+GCONV": (GroupSet(z2(), p4()), "F-FC+CONV+GCONV/pointwise", 16),
     "separable": (GroupSet(z2(), p4()), "F-FC+CONV+GCONV/separable", 8),
     "increments": (GroupSet(trivial(), z2(), p4(), flips()), None, 8),

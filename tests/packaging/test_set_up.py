@@ -39,7 +39,7 @@ class Checkout:
         self.root, self.log = root, root / "pip-calls"
         (root / "tools").mkdir()
         shutil.copy(ROOT / "tools" / "venv", root / "tools" / "venv")
-        (root / "requirements.lock").write_text("torch==2.13.0\nescnn==1.0.11\n")
+        (root / "requirements.lock").write_text("torch==2.13.0\nescnn==1.0.11 --hash=sha256:0\n")
         (root / "requirements-docs.lock").write_text("sphinx==9\n")
         (root / "pyproject.toml").write_text("")
         (root / "setup.py").write_text("")
@@ -75,17 +75,18 @@ def only_line(result: subprocess.CompletedProcess[str]) -> str:
 
 
 ALL = [
-    "--constraint requirements.lock torch==2.13.0",
-    "--no-deps --requirement requirements.lock",
+    "--no-deps --require-hashes --requirement .venv/hashed.txt",
+    "--constraint .venv/pins.txt torch==2.13.0",
     "--no-deps --no-build-isolation --editable .",
 ]
 
 
-def test_torch_comes_first_the_rest_without_dependencies_and_all_of_it_once(
-    checkout: Checkout,
-) -> None:
+def test_what_has_hashes_comes_first_then_torch_and_all_of_it_once(checkout: Checkout) -> None:
     assert checkout.make().returncode == 0
     assert checkout.calls() == ALL
+    venv = checkout.root / ".venv"
+    assert (venv / "hashed.txt").read_text() == "escnn==1.0.11 --hash=sha256:0\n"
+    assert (venv / "pins.txt").read_text() == "torch==2.13.0\nescnn==1.0.11\n"
     again = checkout.make()
     assert (again.returncode, again.stdout, checkout.calls()) == (0, "", [])
 
@@ -101,12 +102,12 @@ def test_a_changed_lock_updates_the_environment_in_place(checkout: Checkout) -> 
 
 
 def test_extras_are_added_once_and_again_when_their_lock_changes(checkout: Checkout) -> None:
-    for expected in ([*ALL, "--no-deps --requirement requirements-docs.lock"], []):
+    for expected in ([*ALL, "--no-deps --require-hashes --requirement requirements-docs.lock"], []):
         assert checkout.make("requirements-docs.lock").returncode == 0
         assert checkout.calls() == expected
     (checkout.root / "requirements-docs.lock").write_text("sphinx==10\n")
     checkout.make("requirements-docs.lock")
-    assert checkout.calls() == ["--no-deps --requirement requirements-docs.lock"]
+    assert checkout.calls() == ["--no-deps --require-hashes --requirement requirements-docs.lock"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,8 @@ def test_a_moved_checkout_is_made_anew(checkout: Checkout, tmp_path: Path) -> No
         ("ERROR: No matching distribution found for torch==2.13.0", "is the network there?"),
         ("ERROR: ResolutionImpossible: for help visit", "is the network there?"),
         ("OSError: [Errno 28] No space left on device", "no space left on the disk"),
-        ("ERROR: Failed building wheel for x", "could not install torch==2.13.0"),
+        ("ERROR: Failed building wheel for x", "could not install the packages"),
+        ("THESE PACKAGES DO NOT MATCH THE HASHES", "is not the one that was locked"),
     ],
 )
 def test_a_failing_pip_is_one_line_and_the_next_run_repairs(
@@ -154,7 +156,7 @@ def test_a_failing_pip_is_one_line_and_the_next_run_repairs(
     failed = checkout.make(FAKE_PIP=f"echo '{pip_says}'; exit 1")
     line = only_line(failed)
     assert complaint in line
-    assert "torch==2.13.0" in line
+    assert "the packages of requirements.lock" in line
     assert pip_says in (checkout.root / ".venv.log").read_text()
     checkout.calls()
     assert checkout.make().returncode == 0

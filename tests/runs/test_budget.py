@@ -66,7 +66,9 @@ class Machine:
     def update(self, n: int, subset: int) -> float:
         return self.solve + subset * self.curvature + n * self.forward
 
-    def fit(self, network: nn.Module, data: Any, settings: Settings, **given: Any) -> Any:
+    def fit(
+        self, network: nn.Module, data: Any, likelihood: Any, settings: Settings, **given: Any
+    ) -> Any:
         n = len(data[1])
         self.calls.append({"n": n, "settings": settings, **given})
         history = History()
@@ -75,7 +77,7 @@ class Machine:
             history.records.append(EpochRecord(epoch, 0.0, 0.0, None, 0.0, taken))
         if settings.learns_precisions:
             self.now += self.update(n, min(settings.curvature_subset or n, n))
-        return SimpleNamespace(history=history, network=network)
+        return SimpleNamespace(history=history, network=network, likelihood=likelihood)
 
     def data_fit(self, network: nn.Module, likelihood: Any, data: Any, **_: Any) -> None:
         self.now += len(data[1]) * self.forward
@@ -188,11 +190,16 @@ class Searcher:
         self, few: Any, groups: Any, classes: int, settings: FindSettings, **_: Any
     ) -> None:
         self.labels.append(len(torch.unique(few[1])))
-        self.now += self.whole(len(few[1]), settings.training(len(few[1])).epochs)
+        self.now += self.whole(len(few[1]), settings)
 
-    def whole(self, n: int, epochs: int) -> float:
-        """A network for none, z2 and p4 on three quarters of the data, and one on all."""
-        return (3 * 0.75 + 1) * n * epochs * self.datum + 4 * self.each
+    def whole(self, n: int, settings: FindSettings, more: int = 0) -> float:
+        """A network for none, z2 and p4 on three quarters of the data, and one on all.
+
+        At most: a second look at all of them, and three networks about layers.
+        """
+        part = 3 * settings.looks + 3 * settings.layers
+        epochs = settings.training(n).epochs + more
+        return (part * 0.75 + 1) * n * epochs * self.datum + (part + 1) * self.each
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = SimpleNamespace(perf_counter=lambda: self.now)
@@ -206,15 +213,16 @@ def test_a_search_keeps_its_budget(monkeypatch: pytest.MonkeyPatch, datum: float
     machine.install(monkeypatch)
     job = with_budget(SEARCH, HOUR, data())
     n = TRAINING if job.train_size is None else job.train_size
-    epochs = job.find_settings().training(n).epochs
-    wanted = SEARCH.find_settings().training(TRAINING).epochs
-    assert machine.now + machine.whole(n, epochs) < 0.95 * HOUR
+    settings, wanted = job.find_settings(), SEARCH.find_settings()
+    assert machine.now + machine.whole(n, settings) < 0.95 * HOUR
     assert machine.labels == [2]  # although the first data all have the same
     if machine.whole(TRAINING, wanted) < 0.5 * HOUR:
-        assert (n, epochs) == (TRAINING, wanted)
-    else:  # as many data and epochs as there is time for
-        assert machine.now + machine.whole(n, epochs + 1) > 0.6 * HOUR
-    assert epochs >= 8
+        assert (n, settings) == (TRAINING, replace(wanted, epochs=settings.epochs))
+        assert settings.training(n) == wanted.training(TRAINING)
+    elif machine.whole(TRAINING, replace(wanted, looks=1, layers=False)) > 0.7 * HOUR:
+        # As many data and epochs as there is time for.
+        assert machine.now + machine.whole(n, settings, 1) > 0.6 * HOUR
+    assert settings.training(n).epochs >= 8
 
 
 def test_a_search_that_cannot_be_done_says_how_long_it_takes(
@@ -229,5 +237,4 @@ def test_a_search_that_cannot_be_done_says_how_long_it_takes(
     job = with_budget(SEARCH, advised, data())
     assert job.train_size is not None
     assert job.train_size >= 500
-    epochs = job.find_settings().training(job.train_size).epochs
-    assert machine.now + machine.whole(job.train_size, epochs) < advised
+    assert machine.now + machine.whole(job.train_size, job.find_settings()) < advised

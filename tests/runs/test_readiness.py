@@ -45,7 +45,7 @@ def refused(place: Path, *arguments: str) -> str:
         (["--data", "mnits"], "no data set 'mnits': neither one of digits, mnist"),
         (["--data", "digits:rotatd"], "no data set 'digits:rotatd'"),
         (["--data", "nowhere.npz"], "no data set 'nowhere.npz'"),
-        (["--data", __file__], "expected an .npz file or a folder of images"),
+        (["--data", __file__], "expected an .npz file, a .csv file or a folder of images"),
         (["--paths", "CONV", "--paths", "CNOV"], "unknown path 'CNOV'; did you mean 'CONV'?"),
         (["--paths", "GCONV:p4"], "no member 'p4'"),
         (["--paths", "CONV+GCONV"], "GCONV needs a member with translations and a point group"),

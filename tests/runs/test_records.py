@@ -230,3 +230,34 @@ def test_the_summary_has_all_rows_that_are_finished(tmp_path: Path) -> None:
         *common[:4], "--epochs", "2", "--out", str(tmp_path), "--row", "digit CONV map"
     )
     assert (code, "epochs=1 there, 2 here" in output) == (2, True)
+
+
+class Fails:
+    def do(self, progress: bool) -> None:
+        raise RunError("its data are gone")
+
+
+class Interrupts:
+    def do(self, progress: bool) -> None:
+        raise KeyboardInterrupt
+
+
+def test_what_failed_before_an_interruption_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        list(here({"first": Fails(), "second": Interrupts()}))
+    assert capsys.readouterr().err == "first failed: its data are gone\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [(["sweep", "--data", "digits"], "summary.md"), (["demo"], "report.html")],
+)
+def test_somebodys_own_summary_is_refused_and_kept(
+    tmp_path: Path, arguments: list[str], name: str
+) -> None:
+    (tmp_path / name).write_text("mine")
+    code, output = said(*arguments, "--out", str(tmp_path))
+    assert code == 2
+    assert f"holds {name} but no run" in output
+    assert (tmp_path / name).read_text() == "mine"
+    assert [p.name for p in tmp_path.iterdir()] == [name]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,27 +79,34 @@ def test_a_later_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         load_checkpoint(path)
 
 
-def test_a_failed_write_keeps_the_old_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+FULL = """
+import resource, signal, sys, torch
+from groupella.training import Checkpoint, save_checkpoint
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    save_checkpoint(sys.argv[1], Checkpoint({"network/a": torch.ones(100_000)}, {}))
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_failed_write_is_an_os_error_and_keeps_the_old_checkpoint(tmp_path: Path) -> None:
+    """A limit on the size of files, as on a full disk, strikes inside safetensors."""
     path = save_checkpoint(tmp_path / "last.safetensors", example(1.0))
-
-    def fail(source: object, target: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save_checkpoint(path, example(2.0))
-    monkeypatch.undo()
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True
+    )
+    assert re.fullmatch(rf"cannot write {path}: .*File too large.*\n", done.stdout), done
     assert torch.equal(load_checkpoint(path).tensors["network/a"], torch.arange(6.0))
     assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
 
 
 def test_leftovers_of_dead_processes_are_swept(tmp_path: Path) -> None:
-    dead = tmp_path / ".last.safetensors.999999999.tmp"
-    own = tmp_path / f".last.safetensors.{os.getppid()}.tmp"
-    dead.write_bytes(b"half")
-    own.write_bytes(b"half")
+    dead = tmp_path / ".last.safetensors.999999999.0123456789abcdef.tmp"
+    own = tmp_path / f".last.safetensors.{os.getppid()}.0123456789abcdef.tmp"
+    for folder in (dead, own):
+        folder.mkdir()
+        (folder / "half").write_bytes(b"half")
     save_checkpoint(tmp_path / "last.safetensors", example())
     assert not dead.exists()
     assert own.exists()

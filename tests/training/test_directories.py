@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from typer.testing import CliRunner
 
 from groupella._files import alone
-from groupella.cli.app import app
 from groupella.evidence.likelihoods import Gaussian
 from groupella.training import InUseError, _fit, fit
 
@@ -98,12 +96,9 @@ def test_a_forked_process_does_not_keep_the_claim(tmp_path: Path) -> None:
         os.waitpid(child, 0)
 
 
-def test_a_run_that_another_process_is_at_work_on_is_one_clear_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_fit, "alone", partial(alone, patience=0.0))
-    options = ["--groups", "z2", "--alpha", "1", "--train-size", "60", "--epochs", "4"]
-    with alone(tmp_path / "candidates" / "free"):
-        result = CliRunner().invoke(app, ["select", *options, "--out", str(tmp_path)])
-    assert result.exit_code == 2
-    assert result.output.endswith("wait until it has ended, or choose another directory\n")
+def test_a_claim_that_is_lent_is_granted_once_to_the_same_thread(tmp_path: Path) -> None:
+    again = partial(alone, tmp_path, patience=0.0)
+    with alone(tmp_path, lend=True), again(), pytest.raises(InUseError), again():
+        pass
+    with alone(tmp_path), pytest.raises(InUseError), again():
+        pass

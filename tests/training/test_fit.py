@@ -21,6 +21,7 @@ from groupella.evidence import _spectrum as spectrum_module
 from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
 from groupella.groups import GroupSet, p4, trivial, z2
 from groupella.nn.layer import ResidualPathway
+from groupella.nn.paths import SparseFC, SparseGroupConv
 from groupella.training import (
     CheckpointError,
     CurvatureTooLargeError,
@@ -45,6 +46,40 @@ def data(n: int = 90) -> tuple[Tensor, Tensor]:
 
 
 QUICK = Settings(epochs=4, batch_size=32, lr=0.02, burn_in=2, curvature_subset=40)
+
+
+def test_a_network_with_norms_learns_all_its_precisions() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.PReLU(), nn.LayerNorm(8), nn.Linear(8, 3)
+    )
+    result = fit(net, data(), settings=QUICK, epochs=8, progress=False)
+    assert result.history[-1].accuracy > 0.7
+    names = ["0", "0/bias", "1", "1/bias", "2", "3", "3/bias", "4", "4/bias"]
+    assert list(result.prior.names) == names
+    assert all(result.prior.precision(n) != 1.0 for n in names)
+
+
+def test_ignored_parameters_are_trained_without_a_prior() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    result = fit(net, data(), settings=QUICK, ignore=["1.*"], progress=False)
+    assert "1" not in result.prior
+    assert "1.weight" not in result.evidence.blocks
+    assert not torch.equal(net[1].weight, torch.ones(8))
+
+
+def test_a_parameter_without_curvature_is_refused_before_training() -> None:
+    net = network()
+    net.register_parameter("spare", nn.Parameter(torch.zeros(2)))
+    before = net[0].weight.detach().clone()
+    with pytest.raises(ValueError, match=r"do not depend on the parameter\(s\) spare"):
+        fit(net, data(), settings=QUICK, progress=False)
+    assert torch.equal(net[0].weight, before)
+    with pytest.raises(ValueError, match="no parameter is called 'spear'"):
+        fit(net, data(), settings=QUICK, ignore=["spear"], progress=False)
+    fit(net, data(), settings=QUICK, ignore=["spare"], progress=False)
+    assert torch.equal(net.spare, torch.zeros(2))
 
 
 def test_learns_and_records() -> None:
@@ -96,7 +131,7 @@ def test_curvature_that_is_too_large_is_refused_before_it_is_allocated() -> None
 def test_the_cost_of_curvature_is_known_beforehand() -> None:
     groups = GroupSet(trivial(), z2(), p4())
     space = groups.space((4, 4), channels=2)
-    layer = ResidualPathway(space, space, groups, "FC+F-FC+CONV+GCONV:p4+S-CONV")
+    layer = ResidualPathway(space, space, groups, "FC+F-FC+CONV+GCONV:p4+S-CONV+S-GCONV")
     net = nn.Sequential(layer, nn.Conv2d(8, 3, 3), nn.Flatten(), nn.Linear(12, 3))
     x = torch.randn(5, *space.shape)
     blocks = curvature(net, Categorical(), (x, torch.zeros(5, dtype=torch.long)), sharing="block")
@@ -289,7 +324,7 @@ def test_bad_data_are_refused_before_training(spoil: Any, message: str) -> None:
         (lambda x, y: (x, y.float()), "labels must be integers"),
         (lambda x, y: (x.double(), y), "float64"),
         (lambda x, y: iter([(x, y)]), "map-style dataset"),
-        (lambda x, y: (x, y.tolist()), "y must be a tensor"),
+        (lambda x, y: (x, "ab"), "arrays of numbers"),
     ],
 )
 def test_data_of_the_wrong_kind_are_refused(spoil: Any, message: str) -> None:
@@ -320,7 +355,7 @@ def test_bad_settings_are_refused(change: dict[str, Any]) -> None:
     (name,) = change
     with pytest.raises(ValueError, match=name):
         Settings(**change)
-    with pytest.raises(TypeError, match="unexpected keyword"):
+    with pytest.raises(TypeError, match="no setting"):
         fit(network(), data(), epoch=3)
 
 
@@ -490,3 +525,28 @@ def test_checkpoints_of_other_runs_are_refused_and_kept(tmp_path: Path) -> None:
         again(network(), data())
     (tmp_path / "last.safetensors").write_bytes(before["last.safetensors"])
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_lengthscales_and_anchors_on_the_group_learn_from_the_evidence() -> None:
+    torch.manual_seed(0)
+    groups = GroupSet(trivial(), z2(), p4())
+    space = groups.space((4, 4), channels=1)
+    layer = ResidualPathway(
+        space,
+        space,
+        groups,
+        {
+            "S-FC": SparseFC(space, space, over="group", learn_positions=True),
+            "S-GCONV": SparseGroupConv(space, space, p4(), learn_positions=True),
+        },
+    )
+    net = nn.Sequential(layer, nn.Tanh(), nn.Flatten(), nn.Linear(64, 3))
+    hyper = {n: p for n, p in net.named_parameters() if "omega" in n or "positions" in n}
+    before = {name: parameter.detach().clone() for name, parameter in hyper.items()}
+    x = torch.randn(40, *space.shape)
+    result = fit(net, (x, torch.arange(40) % 3), settings=QUICK, progress=False)
+    assert set(result.prior.hyperparameters) == set(hyper)
+    assert len(hyper) == 6
+    for name, parameter in hyper.items():
+        assert bool(parameter.isfinite().all())
+        assert not torch.equal(parameter, before[name]), name

@@ -13,7 +13,14 @@ import pytest
 import torch
 from torch import nn
 
-from groupella.decide import Candidates, Rule, verdict, verdict_text
+from groupella.decide import (
+    Candidates,
+    LayerSelection,
+    PathSelection,
+    Rule,
+    verdict,
+    verdict_text,
+)
 from groupella.evidence.likelihoods import Gaussian
 from groupella.experiments.planted import DeepCase
 from groupella.experiments.planted import _deep as deep
@@ -65,13 +72,13 @@ class Student:
 
     def selection(self, *, rule: Rule) -> Any:
         worth = {p: 0.0 if f"layers.0/{p}" in self.out else v for p, v in LOOKS.items()}
-        paths = [
-            SimpleNamespace(path=p, removal=-v, alive=v >= rule.nats, members=MEMBERS[p])
+        paths = tuple(
+            PathSelection(p, 1.0, 1.0, 1, 1.0, 0.25, -v, v >= rule.nats, MEMBERS[p])
             for p, v in worth.items()
-        ]
+        )
         candidates = Candidates.seen_in(MEMBERS.values())
         obeyed = verdict_text(verdict([p.members for p in paths if p.alive], candidates))
-        layer = SimpleNamespace(layer="layers.0", paths=paths, verdict=obeyed)
+        layer = LayerSelection("layers.0", paths, obeyed)
         return SimpleNamespace(layers=[layer], candidates=candidates)
 
 

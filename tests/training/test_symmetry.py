@@ -13,12 +13,20 @@ import pytest
 import torch
 from torch import Tensor
 
-import groupella.training._symmetry as module
-from groupella.groups import GroupSet, Symmetry, c4, permutations, z2
+import groupella.training._candidates as module
+from groupella.decide import Candidates
+from groupella.decide.claims import Judgement
+from groupella.groups import GroupSet, Symmetry, c4, p4, permutations, z2
 from groupella.networks import InvariantNet
 from groupella.nn.normalisation import ChannelNorm
 from groupella.testing import equivariance_error
-from groupella.training import FindSettings, FoundSymmetry, Interrupted, find_symmetry
+from groupella.training import (
+    FindSettings,
+    FoundSymmetry,
+    Interrupted,
+    find_symmetry,
+    strict_networks,
+)
 
 Data = tuple[Tensor, Tensor]
 QUICK = FindSettings(width=8, epochs=10)
@@ -136,7 +144,7 @@ def test_consequences_are_those_of_each_network_on_held_out_data() -> None:
     )
     rows = {row.name: row for row in found.consequences}
     assert list(rows) == ["chance", "free", "z2", "c4"]
-    train, held = module._split(y, SHORT)
+    train, held = module.split(y, SHORT)
     share = torch.bincount(y[train], minlength=4).argmax()
     assert rows["chance"].accuracy == pytest.approx(float((y[held] == share).float().mean()))
     for name in ("free", "z2", "c4"):
@@ -156,10 +164,10 @@ def test_consequences_are_those_of_each_network_on_held_out_data() -> None:
 
 def test_the_split_has_the_same_share_of_every_class() -> None:
     y = torch.tensor([0] * 40 + [1] * 12 + [2] * 8)
-    train, held = module._split(y, FindSettings())
+    train, held = module.split(y, FindSettings())
     assert sorted([*train.tolist(), *held.tolist()]) == list(range(60))
     assert torch.bincount(y[held]).tolist() == [10, 3, 2]
-    assert module._split(y, FindSettings(seed=1))[1].tolist() != held.tolist()
+    assert module.split(y, FindSettings(seed=1))[1].tolist() != held.tolist()
 
 
 def assert_same(one: FoundSymmetry, other: FoundSymmetry) -> None:
@@ -228,3 +236,75 @@ def test_bad_settings_are_refused() -> None:
     for share in (0.0, 1.0, -0.1):
         with pytest.raises(ValueError, match="held_out must lie between 0 and 1"):
             FindSettings(held_out=share)
+
+
+def bars(n: int, seed: int = 0) -> Data:
+    """A long or a broken bar anywhere, lying or upright: the label says which of the four."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(n) % 4
+    drawn = torch.zeros(4, 8, 8)
+    drawn[0, 0, :4] = drawn[1, :4, 0] = 1.0
+    drawn[2, 0, [0, 1, 3, 4]] = drawn[3, [0, 1, 3, 4], 0] = 1.0
+    shifts = torch.randint(8, (n, 2), generator=generator).tolist()
+    x = torch.stack([drawn[k].roll(tuple(s), (0, 1)) for k, s in zip(y, shifts, strict=True)])
+    return (x + 0.1 * torch.randn(n, 8, 8, generator=generator))[:, None], y
+
+
+def test_layers_obey_turns_where_labels_do_not() -> None:
+    data = bars(400)
+    said: list[str] = []
+    groups = GroupSet(z2(), p4())
+    settings = FindSettings(width=16, epochs=15)
+    found = find_symmetry(data, groups, settings=settings, progress=False, say=said.append)
+    assert found.verdict == "z2"
+    # Averaging over turns was enough to reject them.
+    assert [line.partition(":")[0] for line in said] == ["no symmetry", "z2"]
+    assert "averaged" in found.consequences[-1].note
+    (strict,) = (f for f in found.judgement.layers if f.holds)
+    assert strict.candidate == "p4"
+    selected = found.selection(data)
+    layers = list(selected.layers)
+    assert [s.verdict for s in layers[: strict.depth]] == ["p4"] * strict.depth
+    assert layers[0].probability == strict.probability
+    assert selected.verdict == "z2"
+    assert_invariant(found, data[0])
+    for layer in list(found.network.layers)[: strict.depth]:
+        error = equivariance_error(layer, layer.space_in, layer.space_out, p4())  # type: ignore[arg-type]
+        assert float(error) < 1e-5
+    # Without the question every layer obeys what the labels do.
+    plain = search(data, z2(), p4(), settings=replace(settings, layers=False))
+    assert plain.judgement.layers == ()
+    assert set(plain.selection(data).verdicts.values()) == {"z2"}
+    # The complete table has a network for every candidate.
+    rows = strict_networks(data, groups, settings=settings, progress=False)
+    assert [row.name for row in rows] == ["chance", "free", "z2", "p4"]
+    assert not any(row.note for row in rows)
+
+
+def test_where_data_cannot_tell_others_are_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    data = quadrants(60)
+    opened: list[bool] = []
+
+    def is_open(judgement: Judgement, candidates: Candidates) -> bool:
+        opened.append(True)
+        return True
+
+    monkeypatch.setattr("groupella.training._symmetry._is_open", is_open)
+    found = find_symmetry(data, GroupSet(z2()), settings=SHORT, progress=False, say=said.append)
+    assert len(opened) == 1
+    assert [line.partition(":")[0] for line in said] == ["no symmetry", "z2"] * 2
+    assert found.verdict == "undecided"
+
+
+def test_folds_hold_out_different_data() -> None:
+    y = torch.arange(200) % 5
+    first, second = (module.split(y, FindSettings(), fold)[1] for fold in (0, 1))
+    assert len(first) == len(second) == 50
+    assert not set(first.tolist()) & set(second.tolist())
+
+
+@pytest.mark.parametrize("looks", [0, 5])
+def test_looks_that_cannot_be_are_refused(looks: int) -> None:
+    with pytest.raises(ValueError, match="1/held_out"):
+        FindSettings(looks=looks)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from groupella.bases import Basis, KernelBasis, equivariant_basis, increments, kernel_basis
-from groupella.groups import FeatureSpace, GroupSet, Symmetry, is_inside
+from groupella.groups import GroupSet, Symmetry, is_inside
 from groupella.nn.paths import Path
 
 from ._embedding import Embedding
@@ -22,11 +22,15 @@ from ._names import Spaces, make_path, parsed_free
 
 @dataclass(frozen=True)
 class Members:
-    """Paths by name, for each the members whose subspace contains it, and overlapping pairs."""
+    """Paths by name, for each the members whose subspace contains it, and overlapping pairs.
+
+    `dependent` is the number of basis maps of the increments that are combinations of the others.
+    """
 
     paths: dict[str, Path]
     subspaces: dict[str, tuple[str, ...]]
     overlapping: tuple[tuple[str, str], ...] = ()
+    dependent: int = 0
 
 
 def member_paths(groups: GroupSet, spaces: Spaces, free: str) -> Members:
@@ -39,40 +43,47 @@ def member_paths(groups: GroupSet, spaces: Spaces, free: str) -> Members:
     return Members(paths, subspaces)
 
 
-def increment_paths(groups: GroupSet, spaces: Spaces, free: str) -> Members:
+def increment_paths(
+    groups: GroupSet, spaces: Spaces, free: str, independent: bool = False
+) -> Members:
     """One path for every non-empty orthogonal increment."""
     symmetries = {s.name: s for s in groups if not s.is_trivial}
     trivial = tuple(s.name for s in groups if s.is_trivial)
     found: dict[str, Path] = {}
     subspaces: dict[str, tuple[str, ...]] = {}
     overlapping: tuple[tuple[str, str], ...] = ()
+    dependent = 0
     if symmetries:
         bases, embedding = _bases(symmetries, spaces)
-        parts = increments(bases)
+        parts = increments(bases, independent)
         for name in parts.names:
             symmetry = symmetries.get(name) or groups.join(*name.split("&"))
             found[name] = _path(parts[name], symmetry, spaces, embedding)
             containing = [m for m in symmetries if name in parts.inside(m)]
             subspaces[name] = tuple(m for m in groups.names if m in (*containing, *trivial))
-        overlapping = parts.overlapping
+        overlapping, dependent = parts.overlapping, parts.rows - parts.rank
     for name in trivial:
         found[name], subspaces[name] = make_path(*parsed_free(free), spaces), (name,)
     order = [*(n for n in groups.names if n in found), *(n for n in found if n not in groups)]
-    return Members({n: found[n] for n in order}, {n: subspaces[n] for n in order}, overlapping)
+    ordered = {n: found[n] for n in order}
+    return Members(ordered, {n: subspaces[n] for n in order}, overlapping, dependent)
 
 
-def members_containing(groups: GroupSet, path: Path) -> tuple[str, ...]:
-    """The members to which a path is equivariant: those inside its symmetry.
+def members_containing(
+    groups: GroupSet, path: Path, symmetry: Symmetry | None = None
+) -> tuple[str, ...]:
+    """The members to which a path is equivariant: those inside its symmetry, or the one given.
 
     On a single site translations do nothing and do not count.
     """
+    symmetry = symmetry or path.symmetry
     still = path.space_in.lattice.size == path.space_out.lattice.size == 1
     found = []
     for member in groups:
-        if still and member.is_catalogue and path.symmetry.is_catalogue:
-            inside = len(member.point) <= 1 or set(member.point) <= set(path.symmetry.point)
+        if still and member.is_catalogue and symmetry.is_catalogue:
+            inside = len(member.point) <= 1 or set(member.point) <= set(symmetry.point)
         else:
-            inside = is_inside(member, path.symmetry)
+            inside = is_inside(member, symmetry)
         if inside:
             found.append(member.name)
     return tuple(found)
@@ -102,7 +113,7 @@ def _bases(
     kernels = {
         name: kernel_basis(source, target, s, spaces.kernel_size)
         for name, s in symmetries.items()
-        if _convolves(s, source)
+        if _convolves(s, spaces)
     }
     if len(kernels) == len(symmetries):
         return dict(kernels), None
@@ -121,7 +132,7 @@ def _path(
     basis: Basis | None, symmetry: Symmetry, spaces: Spaces, embedding: Embedding | None = None
 ) -> Path:
     """The path of a basis, or of all maps that the symmetry permits."""
-    convolves = _convolves(symmetry, spaces.input)
+    convolves = _convolves(symmetry, spaces)
     if basis is not None:
         if embedding is not None and convolves:
             basis = embedding.kernels(basis) or basis
@@ -133,5 +144,7 @@ def _path(
     return make_path("CONV" if every else "GCONV", "", spaces, symmetry, basis)
 
 
-def _convolves(symmetry: Symmetry, space: FeatureSpace) -> bool:
-    return symmetry.translations and symmetry.is_catalogue and space.lattice.dim > 0
+def _convolves(symmetry: Symmetry, spaces: Spaces) -> bool:
+    """Whether the maps of the symmetry are convolutions; without output sites they are not."""
+    catalogue = symmetry.translations and symmetry.is_catalogue
+    return catalogue and spaces.inner.lattice.dim > 0

@@ -2,10 +2,11 @@
 
     name[:member][/variant]
 
-FC, F-FC, S-FC           free; F-FC/group factors over fibre × sites instead of sites
+FC, F-FC, S-FC           free; F-FC/group and S-FC/group factor over fibre × sites instead of sites
 CONV, S-CONV             equivariant to translations
 GCONV                    one path for every member with translations and a point group, or
-                         GCONV:p4; variants full, pointwise, separable, depthwise
+                         GCONV:p4; variants full, pointwise, separable, depthwise, pairwise, uniform
+S-GCONV                  GCONV with sparse filters on the group, for the same members
 DENSE                    one dense path for every member without translations, or DENSE:c4
 """
 
@@ -26,10 +27,13 @@ from groupella.nn.paths import (
     FactoredFC,
     FullyConnected,
     GroupConv,
+    PairwiseConv,
     Path,
     SeparableGroupConv,
     SparseConv,
     SparseFC,
+    SparseGroupConv,
+    UniformConv,
 )
 
 
@@ -50,6 +54,8 @@ class Kind:
         the path then takes a `symmetry`. None for a kind that takes no member.
     variants
         What may follow a slash, and what to call instead of `make`.
+    has_site_bias
+        Whether it takes the layer's `site_bias`.
     """
 
     make: Callable[..., Path]
@@ -57,32 +63,44 @@ class Kind:
     has_kernel: bool = False
     obeys: tuple[Callable[[Symmetry], bool], str] | None = None
     variants: Mapping[str, Callable[..., Path]] = field(default_factory=dict)
+    has_site_bias: bool = False
 
+
+_ROTATES = (
+    lambda s: s.translations and len(s.point) > 1,
+    "with translations and a point group",
+)
 
 PATHS: dict[str, Kind] = {
-    "FC": Kind(FullyConnected, free=True),
+    "FC": Kind(FullyConnected, free=True, has_site_bias=True),
     "F-FC": Kind(
         FactoredFC,
         free=True,
+        has_site_bias=True,
         variants={"lattice": FactoredFC, "group": partial(FactoredFC, over="group")},
     ),
-    "S-FC": Kind(SparseFC, free=True),
+    "S-FC": Kind(
+        SparseFC,
+        free=True,
+        has_site_bias=True,
+        variants={"lattice": SparseFC, "group": partial(SparseFC, over="group")},
+    ),
     "CONV": Kind(Conv, has_kernel=True),
     "S-CONV": Kind(SparseConv, has_kernel=True),
     "GCONV": Kind(
         GroupConv,
         has_kernel=True,
-        obeys=(
-            lambda s: s.translations and len(s.point) > 1,
-            "with translations and a point group",
-        ),
+        obeys=_ROTATES,
         variants={
             "full": GroupConv,
             "pointwise": partial(GroupConv, pointwise=True),
             "separable": SeparableGroupConv,
             "depthwise": partial(SeparableGroupConv, depthwise=True),
+            "pairwise": PairwiseConv,
+            "uniform": UniformConv,
         },
     ),
+    "S-GCONV": Kind(SparseGroupConv, has_kernel=True, obeys=_ROTATES),
     "DENSE": Kind(
         DenseBasis,
         obeys=(lambda s: not s.translations and not s.is_trivial, "without translations"),
@@ -99,6 +117,7 @@ class Spaces:
     outer: FeatureSpace
     kernel_size: int | tuple[int, ...]
     paper_biases: bool
+    site_bias: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,7 +159,7 @@ def parsed_free(name: str) -> tuple[str, str]:
     kind, member, variant = _parsed(name)
     if not PATHS[kind].free or member:
         free = ", ".join(name for name, kind in PATHS.items() if kind.free)
-        raise ValueError(f"a free path is one of {free} or F-FC/group, got {name!r}")
+        raise ValueError(f"a free path is one of {free} or F-FC/group, S-FC/group, got {name!r}")
     return kind, variant
 
 
@@ -154,6 +173,8 @@ def make_path(
     """A path of that kind; one without symmetry maps straight to the pooled lattice."""
     chosen = PATHS[kind]
     options: dict[str, Any] = {"paper_biases": spaces.paper_biases}
+    if chosen.has_site_bias:
+        options["site_bias"] = spaces.site_bias
     if chosen.has_kernel:
         options["kernel_size"] = spaces.kernel_size
     if chosen.obeys is not None:

@@ -49,7 +49,7 @@ def rescale(layer: ResidualPathway, factor: Tensor, shift: Tensor) -> None:
 def _rescale_path(path: Any, factor: Tensor) -> None:
     last = list(path.stages.values())[-1] if hasattr(path, "stages") else path
     weight = last.theta1 if hasattr(last, "theta1") else last.weight
-    for tensor in (weight, getattr(last, "bias", None)):
+    for tensor in (weight, getattr(last, "bias", None), getattr(last, "site_bias", None)):
         if tensor is not None:
             spread = factor.repeat_interleave(tensor.shape[0] // len(factor))
             tensor.mul_(spread.view(-1, *[1] * (tensor.dim() - 1)))

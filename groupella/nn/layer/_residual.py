@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from groupella.groups import FeatureSpace, GroupSet, Symmetry
 from groupella.nn._constant import Constant
 from groupella.nn._invariants import invariant_vectors
-from groupella.nn.paths import Path
+from groupella.nn.paths import Path, Sparse, is_stationary, stationary_part
 from groupella.nn.paths._common import GAIN, check_input
 from groupella.nn.pooling import PolyphasePool, take_phase
 from groupella.nn.pooling._phases import Norm
@@ -48,7 +48,8 @@ class ResidualPathway(nn.Module):
     Parameters
     ----------
     space_in, space_out
-        Input and output features, made with `groups.space`.
+        Input and output features, made with `groups.space`. On the lattice () of an output without
+        sites, the paths are dense maps from all sites.
     groups
         The group set.
     paths
@@ -66,7 +67,9 @@ class ResidualPathway(nn.Module):
         others, whose `initial_precisions` are 300 instead of 1.
     increments
         For `paths=None`: let every path span only what its member adds to the smaller subspaces,
-        orthogonally; else the whole subspace of its member.
+        orthogonally; else the whole subspace of its member. "independent" also makes them linearly
+        independent where `dependent` would not be 0; a member that comes late then may lose some
+        of its maps, see `groupella.bases.Increments.missing`.
     kernel_size
         The window of convolutions: odd, one number or one for each axis.
     bias
@@ -77,6 +80,10 @@ class ResidualPathway(nn.Module):
         F-FC one per channel on the intermediate value and one per site, S-FC and CONV one per
         channel (and fibre component), GCONV one per channel and stage. Those of FC and F-FC are not
         invariant; they belong to the path and are removed with it.
+    site_bias
+        Give the free paths FC, F-FC and S-FC a bias per channel, fibre component and site, unless
+        `bias` is off or `paper_biases` on. It has a prior of its own and is removed with its path:
+        offsets that differ between sites break every symmetry that moves sites.
     free
         The path of the trivial member: "F-FC", "FC", "S-FC" or "F-FC/group".
     norm
@@ -88,8 +95,13 @@ class ResidualPathway(nn.Module):
         The modules by name.
     subspaces
         For each path, the members whose subspace contains it.
+    stationary
+        For each sparse path, the members whose subspace contains it once its lengthscales are
+        zero: it is then constant on the sites, and not zero.
     overlapping
         The pairs of paths that increments could not make orthogonal.
+    dependent
+        The number of basis maps of the increments that are linear combinations of the others.
 
     References
     ----------
@@ -107,10 +119,11 @@ class ResidualPathway(nn.Module):
         *,
         stride: int = 1,
         init: Init = "earn",
-        increments: bool = True,
+        increments: bool | Literal["independent"] = True,
         kernel_size: int | Sequence[int] = 3,
         bias: bool = True,
         paper_biases: bool = False,
+        site_bias: bool = False,
         free: str = "F-FC",
         norm: Norm = "inf",
     ) -> None:
@@ -126,18 +139,31 @@ class ResidualPathway(nn.Module):
         self.stride, self.init = stride, init
         self.pool = PolyphasePool(inner, norm) if stride == 2 else None
         size = kernel_size if isinstance(kernel_size, int) else tuple(kernel_size)
-        spaces = Spaces(space_in, inner, space_out, size, paper_biases)
-        if paths is None:
-            build = increment_paths if increments else member_paths
-            made = build(groups, spaces, free)
+        self._vectors = Constant(invariant_vectors(space_out))
+        invariants = space_out.channels * self._vectors.shape[0]
+        offsets = site_bias and bias and not paper_biases and invariants < space_out.size
+        spaces = Spaces(space_in, inner, space_out, size, paper_biases, offsets)
+        if increments not in (True, False, "independent"):
+            raise ValueError(
+                f"ResidualPathway: increments is True, False or 'independent', got {increments!r}"
+            )
+        if paths is None and increments:
+            made = increment_paths(groups, spaces, free, increments == "independent")
+        elif paths is None:
+            made = member_paths(groups, spaces, free)
         else:
             made = _given(paths, groups, spaces)
         self.paths = nn.ModuleDict(made.paths)  # type: ignore[arg-type]
         self.subspaces, self.overlapping = made.subspaces, made.overlapping
-        self._vectors = Constant(invariant_vectors(space_out))
+        self.dependent = made.dependent
+        self.stationary = {
+            name: members_containing(groups, path, path.stationary_symmetry)
+            for name, path in made.paths.items()
+            if isinstance(path, Sparse)
+        }
         self.bias = (
             nn.Parameter(torch.zeros(space_out.channels, self._vectors.shape[0]))
-            if bias and not paper_biases and self._vectors.shape[0]
+            if bias and not paper_biases and invariants
             else None
         )
         self.reset_parameters()
@@ -236,6 +262,8 @@ class ResidualPathway(nn.Module):
     def strict(self, name: str) -> ResidualPathway:
         """This layer with only the paths in the subspace of one member.
 
+        A sparse path whose lengthscales are zero counts as the constant that it is.
+
         Parameters
         ----------
         name
@@ -252,10 +280,18 @@ class ResidualPathway(nn.Module):
             If there is no such member, or if it has no path.
         """
         name = self.groups.member(name).name
-        kept = [path for path, members in self.subspaces.items() if name in members]
-        if not kept:
+        inside = [path for path, members in self.subspaces.items() if name in members]
+        constant = [
+            path
+            for path, members in self.stationary.items()
+            if path not in inside and name in members and is_stationary(self.paths[path])
+        ]
+        if not inside and not constant:
             raise ValueError(f"no path of this layer lies in the subspace of {name}")
-        return self.only(kept)
+        layer = self.only([path for path in self.paths if path in inside or path in constant])
+        for path in constant:
+            layer.paths[path] = stationary_part(self.paths[path])
+        return layer
 
     def only(self, names: Sequence[str]) -> ResidualPathway:
         """This layer with only the named paths; parameters are shared."""
@@ -267,8 +303,10 @@ class ResidualPathway(nn.Module):
         layer._parameters = dict(self._parameters)
         layer.paths = nn.ModuleDict({n: p for n, p in self.paths.items() if n in names})
         layer.subspaces = {n: m for n, m in self.subspaces.items() if n in names}
+        layer.stationary = {n: m for n, m in self.stationary.items() if n in names}
         pairs = (p for p in self.overlapping if p[0] in names and p[1] in names)
         layer.overlapping = tuple(pairs)
+        layer.dependent = self.dependent if len(layer.paths) == len(self.paths) else 0
         return layer
 
     def extra_repr(self) -> str:
@@ -277,6 +315,8 @@ class ResidualPathway(nn.Module):
         )
         if self.overlapping:
             text += f", overlapping={self.overlapping}"
+        if self.dependent:
+            text += f", dependent={self.dependent}"
         return text
 
 
@@ -318,6 +358,8 @@ def _checked(
             )
     if stride not in (1, 2):
         raise ValueError(f"ResidualPathway: stride is 1 or 2, got {stride!r}")
+    if stride == 1 and not space_out.lattice.dim:
+        return space_out
     inner = space_out.with_lattice(space_in.lattice)
     expected = PolyphasePool(inner).space_out.lattice if stride == 2 else space_in.lattice
     if space_out.lattice != expected:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, Symmetry
-from groupella.nn.shared_maps import BiasMap, SharedLinearMap, record
+from groupella.nn.shared_maps import BiasMap, SharedLinearMap, exact_blocks, record
 
 # The gain of a He ("Kaiming") layer followed by a ReLU.
 GAIN = 2.0**0.5
@@ -69,6 +69,23 @@ def check_input(space: FeatureSpace, x: Tensor) -> None:
 
 def new_bias(shape: int | Sequence[int], wanted: bool) -> nn.Parameter | None:
     return nn.Parameter(torch.zeros(shape)) if wanted else None
+
+
+def add_site_bias(path: Any, x: Tensor, y: Tensor) -> Tensor:
+    """y (N, *space_out.shape) plus the path's bias per channel, component and site, if any."""
+    if path.site_bias is None:
+        return y
+    y = y + path.site_bias
+    record(path, "site_bias", x, y)
+    return y
+
+
+def site_bias_map(bias: Tensor | None) -> dict[str, SharedLinearMap]:
+    """Its map: the exact block, by channels or only the diagonal where that is too large."""
+    if bias is None:
+        return {}
+    blocks = exact_blocks(bias.shape)
+    return {"site_bias": BiasMap("site_bias", lambda g: g.flatten(1), blocks=blocks)}
 
 
 def draw(weight: Tensor, std: float, *biases: Tensor | None) -> None:

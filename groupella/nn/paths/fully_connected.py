@@ -16,7 +16,15 @@ from torch.nn import functional as F
 from groupella.groups import FeatureSpace, Symmetry, trivial
 from groupella.nn.shared_maps import BiasMap, LinearMap, SharedLinearMap, record
 
-from ._common import GAIN, check_input, check_spaces, draw, new_bias
+from ._common import (
+    GAIN,
+    add_site_bias,
+    check_input,
+    check_spaces,
+    draw,
+    new_bias,
+    site_bias_map,
+)
 
 
 class FullyConnected(nn.Module):
@@ -28,10 +36,18 @@ class FullyConnected(nn.Module):
         Features of one group set, on any two lattices.
     paper_biases
         Add one bias per channel and site, as the published code does.
+    site_bias
+        Add one bias per channel, fibre component and site: no symmetry leaves it unchanged, so it
+        belongs to this path and is removed with it.
     """
 
     def __init__(
-        self, space_in: FeatureSpace, space_out: FeatureSpace, *, paper_biases: bool = False
+        self,
+        space_in: FeatureSpace,
+        space_out: FeatureSpace,
+        *,
+        paper_biases: bool = False,
+        site_bias: bool = False,
     ) -> None:
         super().__init__()
         check_spaces("FullyConnected", space_in, space_out)
@@ -39,10 +55,11 @@ class FullyConnected(nn.Module):
         self.symmetry: Symmetry = trivial()
         self.weight = nn.Parameter(torch.empty(space_out.size, space_in.size))
         self.bias = new_bias(space_out.shape, paper_biases)
+        self.site_bias = new_bias(space_out.shape, site_bias)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
-        draw(self.weight, gain * self.space_in.size**-0.5, self.bias)
+        draw(self.weight, gain * self.space_in.size**-0.5, self.bias, self.site_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -51,15 +68,17 @@ class FullyConnected(nn.Module):
         if self.bias is not None:
             y = y + self.bias
             record(self, "bias", x, y)
-        return y
+        return add_site_bias(self, x, y)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         size = self.space_out.size
         maps: dict[str, SharedLinearMap] = {
             "weight": LinearMap("weight", self.space_in.size, size),
-            "bias": BiasMap.of_features("bias", size),
+            **site_bias_map(self.site_bias),
         }
-        return maps if self.bias is not None else {"weight": maps["weight"]}
+        if self.bias is not None:
+            maps["bias"] = BiasMap.of_features("bias", size)
+        return maps
 
     def extra_repr(self) -> str:
         return f"{self.space_in.shape} -> {self.space_out.shape}"

@@ -7,7 +7,8 @@ depthwise separable  the same θ₁, then θ₂(c, f⁻¹f') within each channel
 written for a regular fibre; in general each stage is a basis of the equivariant kernels of its
 kind: diagonal in the fibre (θ₁), of one site (θ₂), the identity on fibre and sites (θ₃). Every
 stage is a shared linear map of its own. The numbers of parameters are those of the published table:
-nine per channel and four per pair of channels for p4 with 3×3 windows.
+nine per channel and four per pair of channels for p4 with 3×3 windows. The formulas printed beside
+them are those of `product_conv.py`.
 """
 
 from __future__ import annotations

@@ -10,63 +10,18 @@ parameter with a tangent filter ∂s/∂ω of its own.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from groupella.bases import squared_distances
 from groupella.groups import FeatureSpace
-from groupella.nn._constant import Constant
 from groupella.nn.shared_maps import BasisMap, BiasMap, SharedLinearMap, record, recording
 
+from ._anchors import grid_anchors, new_omega
 from ._common import GAIN, add_bias, check_convolution, check_input, draw, maps, new_bias
+from ._stationary import fixes_constants
 from .conv import all_translations, torus_conv
-
-
-class Anchors:
-    """The anchor functions φ_j over the points of a window or lattice, (points, M).
-
-    There are M = ⌈points / 2⌉ anchors; they start on a checkerboard, the points with an even
-    coordinate sum.
-    """
-
-    def __init__(self, shape: Sequence[int]) -> None:
-        every = list(itertools.product(*map(range, shape)))
-        points = np.array(every, dtype=np.float64).reshape(len(every), -1)
-        anchors = points[points.sum(1) % 2 == 0]
-        self.count = len(anchors)
-        self._points, self._anchors = Constant(points), Constant(anchors)
-        self._squared = Constant(squared_distances(points, anchors))
-
-    def positions(self, learn: bool) -> nn.Parameter | None:
-        """The anchors (M, d) as a parameter, if they are learned."""
-        if not learn:
-            return None
-        return nn.Parameter(torch.from_numpy(self._anchors.array).to(torch.get_default_dtype()))
-
-    def functions(self, omega: Tensor, positions: Tensor | None) -> Tensor:
-        """φ, (points, M)."""
-        return torch.exp(-omega.square() * self._distances(omega, positions))
-
-    def tangents(self, omega: Tensor, positions: Tensor | None) -> Tensor:
-        """∂φ/∂ω, (points, M)."""
-        squared = self._distances(omega, positions)
-        return -2 * omega * squared * torch.exp(-omega.square() * squared)
-
-    def _distances(self, omega: Tensor, positions: Tensor | None) -> Tensor:
-        if positions is None:
-            return self._squared.like(omega)
-        return (self._points.like(omega).unsqueeze(1) - positions).square().sum(2)
-
-
-def new_omega(omega: float) -> nn.Parameter:
-    """A lengthscale parameter."""
-    if not np.isfinite(omega) or omega < 0:
-        raise ValueError(f"the lengthscale omega must be finite and not negative, got {omega}")
-    return nn.Parameter(torch.tensor(float(omega)))
 
 
 class SparseConv(nn.Module):
@@ -103,7 +58,8 @@ class SparseConv(nn.Module):
             raise ValueError("SparseConv needs a lattice with at least one axis, got ()")
         self.space_in, self.space_out = space_in, space_out
         self.symmetry = all_translations(space_in)
-        self.anchors = Anchors(self.kernel)
+        self.stationary_symmetry = fixes_constants(space_in, space_out, self.kernel)
+        self.anchors = grid_anchors(self.kernel)
         self.weight = nn.Parameter(
             torch.empty(space_out.shape[0], space_in.shape[0], self.anchors.count)
         )

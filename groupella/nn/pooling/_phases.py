@@ -15,17 +15,21 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from ._pattern import Pattern, match
+
 Norm = Literal["inf", "l1", "l2"]
 NORMS: tuple[Norm, ...] = get_args(Norm)
 
 
-def choose_phase(x: Tensor, norm: Norm = "inf", fibre: int = 1) -> Tensor:
+def choose_phase(
+    x: Tensor, norm: Norm = "inf", fibre: int = 1, pattern: Pattern | None = None
+) -> Tensor:
     """The phase of the largest norm of each sample, (batch,).
 
-    Ties, up to what rounding can do, are broken by further invariants (`break_ties`), so that the
-    choice moves with the image also where it is sparse, binary or quantised; phases that are still
-    tied are exchanged by a symmetry of the image, and the first is taken. Not differentiable: the
-    choice is locally constant.
+    Ties, up to what rounding can do, go to the larger ℓ2 norm, then to the phase in which the
+    sample best matches a fixed pattern, so that the choice moves with the image also where it is
+    sparse, binary or quantised. Phases that are tied after that are exchanged by a symmetry of the
+    sample. Not differentiable: the choice is locally constant.
 
     Parameters
     ----------
@@ -36,13 +40,18 @@ def choose_phase(x: Tensor, norm: Norm = "inf", fibre: int = 1) -> Tensor:
     fibre
         With `fibre` > 1 the entry of a site and channel is the ℓ2 norm of its fibre, for fibres
         that a group rotates rather than permutes.
+    pattern
+        The pattern of the features' space; without it the last ties go to the first phase.
     """
     with torch.no_grad():
         x = x.detach()
         lattice = tuple(x.shape[2:])
         best = nearly_largest(phase_scores(x, lattice, norm, fibre), x)
-        if _may_be_tied(best):
-            best = break_ties(x, best, lattice)
+        tied = _tied(best)
+        if tied is None:
+            best = break_ties(x, best, lattice, *_factors(pattern, x))
+        elif len(tied):
+            best[tied] = break_ties(x[tied], best[tied], lattice, *_factors(pattern, x))
         return best.to(torch.uint8).argmax(1)
 
 
@@ -97,26 +106,18 @@ def nearly_largest(score: Tensor, x: Tensor) -> Tensor:
     return score >= score.amax(1, keepdim=True) * (1 - tolerance)
 
 
-def break_ties(x: Tensor, best: Tensor, lattice: Sequence[int]) -> Tensor:
-    """Return which of the phases that are `best` so far (batch, 2^d) also win all further keys.
+def break_ties(x: Tensor, best: Tensor, lattice: Sequence[int], *pattern: Tensor) -> Tensor:
+    """Return which of the phases that are `best` so far (batch, 2^d) also win the further keys.
 
-    With e(s) = Σ_c x_c(s)² and b = B_k … B_1 e, where B_k is a binomial blur over sites 2ᵏ⁻¹ apart,
-    which every lattice symmetry commutes with, the keys of a phase are Σ e, Σ e², and Σ b², Σ e·b
-    over its sites for each k until the blur covers the torus: they see how the phase lies in the
-    image. What is tied after that is so by a symmetry of the image, or nearly.
+    These are the ℓ2 norm, up to rounding, and the match with the `pattern`, where one is given.
     """
-    energy = x.square().sum(1, dtype=torch.float64)
-    blurred = energy
-    keys = [energy, energy.square()]
-    for k in range((max(lattice) - 1).bit_length()):
-        for axis in range(1, len(lattice) + 1):
-            around = blurred.roll(2**k, axis) + blurred.roll(-(2**k), axis)
-            blurred = 0.5 * blurred + 0.25 * around
-        keys += [blurred.square(), energy * blurred]
-    for key in keys:
-        score = _by_phase(key, lattice).sum(2)
-        best = best & nearly_largest(torch.where(best, score, -torch.ones_like(score)), x)
-    return best
+    energy = _by_phase(x.square().sum(1, dtype=torch.float64), lattice).sum(2)
+    best = best & nearly_largest(torch.where(best, energy, -torch.ones_like(energy)), x)
+    if not pattern:
+        return best
+    found = _by_phase(match(x, *pattern), lattice).amax(2)
+    found = torch.where(best, found, torch.full_like(found, -torch.inf))
+    return found == found.amax(1, keepdim=True)
 
 
 def _by_phase(sites: Tensor, lattice: Sequence[int]) -> Tensor:
@@ -130,13 +131,18 @@ def _by_phase(sites: Tensor, lattice: Sequence[int]) -> Tensor:
     )
 
 
-def _may_be_tied(best: Tensor) -> bool:
+def _tied(best: Tensor) -> Tensor | None:
+    """Return the samples with several best phases; `None` where values are not known."""
     if torch.compiler.is_compiling():
-        return True
+        return None
     try:
-        return bool((best.sum(1) > 1).any())
-    except RuntimeError:  # under vmap values are not known
-        return True
+        return (best.sum(1) > 1).nonzero().squeeze(1)
+    except RuntimeError:  # under vmap
+        return None
+
+
+def _factors(pattern: Pattern | None, x: Tensor) -> tuple[Tensor, ...]:
+    return () if pattern is None else pattern.like(x.new_empty((), dtype=torch.float64))
 
 
 def _sites(phase: Tensor, lattice: tuple[int, ...], every: int = 2) -> Tensor:
@@ -154,7 +160,10 @@ def _sites(phase: Tensor, lattice: tuple[int, ...], every: int = 2) -> Tensor:
 class _Take(torch.autograd.Function):
     """(batch, C, *lattice), (batch, p) -> (batch, C, p). Its adjoint is `_Put`."""
 
-    generate_vmap_rule = True
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], x: Tensor, index: Tensor) -> Any:
+        taken = _Take.apply(*_merged(info, in_dims, x, index))  # type: ignore[no-untyped-call]
+        return taken.unflatten(0, (info.batch_size, -1)), 0
 
     @staticmethod
     def forward(x: Tensor, index: Tensor) -> Tensor:
@@ -187,7 +196,12 @@ class _Take(torch.autograd.Function):
 class _Put(torch.autograd.Function):
     """(batch, C, p), (batch, p) -> (batch, C, sites), zero where nothing was taken."""
 
-    generate_vmap_rule = True
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], g: Tensor, index: Tensor, sites: int
+    ) -> Any:
+        put = _Put.apply(*_merged(info, in_dims, g, index), sites)  # type: ignore[no-untyped-call]
+        return put.unflatten(0, (info.batch_size, -1)), 0
 
     @staticmethod
     def forward(g: Tensor, index: Tensor, sites: int) -> Tensor:
@@ -214,6 +228,14 @@ class _Put(torch.autograd.Function):
     def jvp(ctx: Any, dg: Tensor, *_: None) -> Tensor:
         put: Tensor = _Put.apply(dg, *ctx.saved_tensors, ctx.sites)  # type: ignore[no-untyped-call]
         return put
+
+
+def _merged(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> list[Tensor]:
+    """Return the tensors with the axis that vmap added as part of the batch."""
+    return [
+        (t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)).flatten(0, 1)
+        for t, axis in zip(tensors, in_dims, strict=False)
+    ]
 
 
 def _rows(index: Tensor, sites: int) -> Tensor:

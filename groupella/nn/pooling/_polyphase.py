@@ -3,8 +3,9 @@
 Of the 2^d polyphase components of a sample the one of the largest norm is kept, one choice for all
 channels and fibre elements. Point-group elements (about the array centre) permute the components
 and pool(g·x) = g·pool(x) exactly; an even shift of the input is half of it in the output, an odd
-one a shift that depends on the phases chosen. Inputs with exactly equal components (a symmetric
-image) have no equivariant choice.
+one a shift that depends on the phases chosen. Where components are tied the choice still moves
+along (`_pattern.py`), except between those that a symmetry of the sample itself exchanges: there
+any choice gives the same output up to an element of the ambient group.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from groupella.groups import FeatureSpace
 from groupella.nn._invariants import permutes_fibre_up_to_signs
 
+from ._pattern import pattern_on
 from ._phases import NORMS, Norm, check_even, choose_phase, take_phase
 
 
@@ -26,9 +28,9 @@ class PolyphasePool(nn.Module):
         The features to pool, on a torus of even sides.
     norm
         "inf" (default), "l1" or "l2". The maximum does not depend on the order of summation, so
-        rotations permute the choice exactly; ties go to the larger ℓ2 norm, then to the first
-        phase. On a fibre that the ambient group does not permute (up to signs), the entry of a
-        channel at a site is the ℓ2 norm of its fibre.
+        rotations permute the choice exactly; ties go to the larger ℓ2 norm, then to the better
+        match with a fixed pattern. On a fibre that the ambient group does not permute (up to
+        signs), the entry of a channel at a site is the ℓ2 norm of its fibre.
 
     Raises
     ------
@@ -53,12 +55,13 @@ class PolyphasePool(nn.Module):
         self.space_in = space
         self.space_out = space.with_lattice(tuple(s // 2 for s in space.lattice.shape))
         self.norm: Norm = norm
+        self.pattern = pattern_on(space)
         self._fibre = 1 if permutes_fibre_up_to_signs(space) else space.fibre_size
 
     def choose(self, x: Tensor) -> Tensor:
         """The phase of each sample, (batch,), numbered with the last axis fastest."""
         self.space_in.check(x)
-        return choose_phase(x, self.norm, self._fibre)
+        return choose_phase(x, self.norm, self._fibre, self.pattern)
 
     def forward(self, x: Tensor) -> Tensor:
         return take_phase(x, self.choose(x))

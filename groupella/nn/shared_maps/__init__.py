@@ -14,7 +14,10 @@ out[n, b, s] = U_b in[n, b, s].
 
 from ._basis import BasisMap as BasisMap
 from ._bias import BiasMap as BiasMap
+from ._bias import exact_blocks as exact_blocks
+from ._bias import gradient_gram as gradient_gram
 from ._conv import ConvMap as ConvMap
+from ._copies import CopiedMap as CopiedMap
 from ._matrices import BlockMap as BlockMap
 from ._matrices import LinearMap as LinearMap
 from ._matrices import Sharing as Sharing
@@ -23,3 +26,4 @@ from ._protocol import SharedLinearMap as SharedLinearMap
 from ._protocol import record as record
 from ._protocol import recording as recording
 from ._protocol import taping as taping
+from ._table import TableMap as TableMap

@@ -89,6 +89,8 @@ CASES: dict[str, Callable[[], ResidualPathway]] = {
         paths="F-FC+CONV+GCONV:p4", paper_biases=True, stride=2
     ),
     "anchors": lambda: layer_of(paths="S-FC+S-CONV+CONV"),
+    "anchors on the group": lambda: layer_of(paths="S-FC/group+S-GCONV+CONV"),
+    "products": lambda: layer_of(paths="CONV+GCONV:p4/pairwise+GCONV:flips/uniform"),
     "stages": lambda: layer_of(paths="CONV+GCONV:p4/separable"),
     "no bias": lambda: layer_of(paths="CONV+GCONV:p4", bias=False),
     "two windows": lambda: layer_of(

@@ -15,9 +15,12 @@ from groupella.nn.paths import (
     FactoredFC,
     FullyConnected,
     GroupConv,
+    PairwiseConv,
     SeparableGroupConv,
     SparseConv,
     SparseFC,
+    SparseGroupConv,
+    UniformConv,
 )
 
 GROUPS = GroupSet(g.z2(), g.p4(), g.trivial())
@@ -43,6 +46,11 @@ def layer(paths: object, groups: GroupSet = GROUPS, **options: object) -> Residu
         ("GCONV/separable", SeparableGroupConv),
         ("GCONV/depthwise", SeparableGroupConv),
         ("GCONV:p4/full", GroupConv),
+        ("GCONV/pairwise", PairwiseConv),
+        ("GCONV:p4/uniform", UniformConv),
+        ("S-GCONV", SparseGroupConv),
+        ("S-GCONV:p4", SparseGroupConv),
+        ("S-FC/group", SparseFC),
     ],
 )
 def test_every_name_of_the_paper(name: str, kind: type[nn.Module]) -> None:

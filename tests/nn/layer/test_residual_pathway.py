@@ -155,6 +155,27 @@ def test_subspaces_that_do_not_commute_stay_overlapping_and_it_says_so() -> None
     assert "overlapping" in repr(layer)
 
 
+def test_dependent_increments_are_counted_and_can_be_made_independent() -> None:
+    groups = GroupSet(g.flips(), g.flips(0), g.cm(), g.cm(anti=True), g.p4(), g.z2())
+    source, target = spaces(groups, (4, 4))
+    layer = ResidualPathway(source, target, groups)
+    assert layer.dependent == 864 - 576
+    assert "dependent=288" in repr(layer)
+    free = randomise(ResidualPathway(source, target, groups, increments="independent"))
+    assert free.dependent == 0
+    pairs = source.channels * target.channels
+    assert sum(p.numel() for p in free.paths.parameters()) == 576 * pairs
+    for member in groups:
+        strict = free.strict(member.name)
+        assert_equivariant(strict, source, target, member, dtype=torch.float64)
+
+
+def test_increments_of_an_unknown_kind() -> None:
+    groups, lattice = SETS["nested"]
+    with pytest.raises(ValueError, match="increments is True, False or 'independent', got 'no'"):
+        ResidualPathway(*spaces(groups, lattice), groups, increments="no")
+
+
 def test_convolutions_and_dense_maps_share_their_common_part() -> None:
     groups, lattice = SETS["without translations"]
     source, target = spaces(groups, lattice)

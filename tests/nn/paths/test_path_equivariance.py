@@ -17,9 +17,12 @@ from groupella.nn.paths import (
     FactoredFC,
     FullyConnected,
     GroupConv,
+    PairwiseConv,
     SeparableGroupConv,
     SparseConv,
     SparseFC,
+    SparseGroupConv,
+    UniformConv,
 )
 from groupella.testing import assert_equivariant
 
@@ -90,8 +93,20 @@ def paths(source: FeatureSpace, target: FeatureSpace, symmetry: Symmetry) -> Ite
         lambda: GroupConv(source, target, symmetry, pointwise=True),
         lambda: SeparableGroupConv(source, target, symmetry),
         lambda: SeparableGroupConv(source, target, symmetry, depthwise=True),
+        lambda: PairwiseConv(source, target, symmetry),
+        lambda: UniformConv(source, target, symmetry),
     ]
-    entries = [np.abs(source.fibre_matrix(e)) for e in source.generators(symmetry)]
+    matrices = [source.fibre_matrix(e) for e in source.generators(symmetry)]
+    if all(np.array_equal(m, np.rint(np.abs(m))) for m in matrices):
+        yield SparseGroupConv(source, target, symmetry, paper_biases=True)
+        yield SparseGroupConv(source, target, symmetry, learn_positions=True)
+        yield SparseFC(source, target, over="group")
+    else:
+        with pytest.raises(ValueError, match="need a fibre that"):
+            SparseGroupConv(source, target, symmetry)
+        with pytest.raises(ValueError, match="need a fibre that"):
+            SparseFC(source, target, over="group")
+    entries = [np.abs(m) for m in matrices]
     if all(np.array_equal(m, np.rint(m)) for m in entries):
         yield from (make() for make in makers)
         return
@@ -136,8 +151,11 @@ def test_fibres_may_change_along_a_path(fibres: tuple[str, str]) -> None:
     for symmetry in (g.p4(), g.p4m(), g.flips(0)):
         for path in (
             GroupConv(source, target, symmetry),
+            SparseGroupConv(source, target, symmetry),
             SeparableGroupConv(source, target, symmetry),
             SeparableGroupConv(source, target, symmetry, depthwise=True),
+            PairwiseConv(source, target, symmetry),
+            UniformConv(source, target, symmetry),
             DenseBasis(source, target, symmetry),
         ):
             assert_equivariant(path, source, target, symmetry, dtype=torch.float64)
@@ -148,6 +166,10 @@ def test_a_path_is_not_equivariant_to_more_than_it_says() -> None:
     space = groups.space((4, 4), 2)
     for path, larger in (
         (GroupConv(space, space, g.p4()), g.p4m()),
+        (SparseGroupConv(space, space, g.p4()), g.p4m()),
+        (PairwiseConv(space, space, g.p4()), g.p4m()),
+        (UniformConv(space, space, g.p4()), g.p4m()),
+        (SparseFC(space, space, over="group"), g.z2()),
         (Conv(space, space), g.p4()),
         (DenseBasis(space, space, g.c4()), g.z2()),
         (FactoredFC(space, space), g.z2()),

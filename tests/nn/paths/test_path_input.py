@@ -15,10 +15,13 @@ from groupella.nn.paths import (
     FactoredFC,
     FullyConnected,
     GroupConv,
+    PairwiseConv,
     Path,
     SeparableGroupConv,
     SparseConv,
     SparseFC,
+    SparseGroupConv,
+    UniformConv,
 )
 
 GROUPS = GroupSet(z2(), p4())
@@ -35,6 +38,10 @@ ALL: list[Callable[..., nn.Module]] = [
     SparseConv,
     lambda a, b: GroupConv(a, b, z2()),
     lambda a, b: SeparableGroupConv(a, b, z2()),
+    lambda a, b: SparseFC(a, b, over="group"),
+    lambda a, b: SparseGroupConv(a, b, z2()),
+    lambda a, b: PairwiseConv(a, b, z2()),
+    lambda a, b: UniformConv(a, b, z2()),
     lambda a, b: DenseBasis(a, b, z2()),
 ]
 
@@ -71,6 +78,7 @@ def test_kernel_sizes(size: object) -> None:
     for make in (
         lambda: Conv(SPACE, SPACE, size),
         lambda: SparseConv(SPACE, SPACE, size),
+        lambda: SparseGroupConv(SPACE, SPACE, p4(), size),
         lambda: GroupConv(SPACE, SPACE, p4(), size),
         lambda: SeparableGroupConv(SPACE, SPACE, p4(), size),
     ):
@@ -89,6 +97,10 @@ def test_a_path_that_cannot_serve_a_space_says_why() -> None:
         GroupConv(TURNED, TURNED.with_fibre("trivial"), p4(), 1)
     with pytest.raises(ValueError, match="only zero is"):
         SeparableGroupConv(TURNED, TURNED.with_fibre("trivial"), p4(), depthwise=True)
+    odd = SPACE.with_fibre("irrep:2")
+    for make in (PairwiseConv, UniformConv):
+        with pytest.raises(ValueError, match="within a site"):
+            make(odd, odd.with_fibre("trivial"), p4())
     cube = GroupSet(octahedral()).space((4, 4, 4), 1)
     irreps = cube.fibre.representation.group.irreps()
     cube = cube.with_fibre(next(rho for rho in irreps if rho.size == 2))
@@ -98,8 +110,19 @@ def test_a_path_that_cannot_serve_a_space_says_why() -> None:
         FactoredFC(SPACE, SPACE, over="sites")
     with pytest.raises(ValueError, match="omega"):
         SparseFC(SPACE, SPACE, omega=float("nan"))
-    with pytest.raises(ValueError, match="at least one axis"):
-        SparseConv(SPACE.with_lattice(()), SPACE.with_lattice(()))
+    for make in (SparseConv, lambda a, b: SparseGroupConv(a, b, p4())):
+        with pytest.raises(ValueError, match="at least one axis"):
+            make(SPACE.with_lattice(()), SPACE.with_lattice(()))
+    with pytest.raises(ValueError, match="a fibre that p4 permutes"):
+        SparseGroupConv(TURNED, TURNED, p4())
+    line = GroupSet(permutations(4)).space((4,), 1)
+    with pytest.raises(ValueError, match="is given by generators"):
+        SparseFC(line, line, over="group")
+    cube = GroupSet(octahedral(mirrors=True)).space((8, 8, 8), 1)
+    with pytest.raises(ValueError, match="24576 points × 12288 anchors"):
+        SparseFC(cube, cube, over="group")
+    with pytest.raises(ValueError, match="over must be"):
+        SparseFC(SPACE, SPACE, over="sites")
     large = GroupSet(permutations(300)).space((300,), 32)
     with pytest.raises(ValueError, match="whole matrix"):
         DenseBasis(large, large, permutations(300))

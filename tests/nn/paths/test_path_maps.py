@@ -20,9 +20,12 @@ from groupella.nn.paths import (
     FactoredFC,
     FullyConnected,
     GroupConv,
+    PairwiseConv,
     SeparableGroupConv,
     SparseConv,
     SparseFC,
+    SparseGroupConv,
+    UniformConv,
 )
 from groupella.nn.shared_maps import SharedLinearMap, taping
 
@@ -37,15 +40,20 @@ MODULES = {
     "F-FC": lambda b: FactoredFC(SOURCE, POOLED, paper_biases=b),
     "F-FC group": lambda b: FactoredFC(SOURCE, POOLED, over="group"),
     "S-FC": lambda b: SparseFC(SOURCE, POOLED, paper_biases=b),
+    "S-FC group": lambda b: SparseFC(SOURCE, POOLED, over="group", paper_biases=b),
     "CONV": lambda b: Conv(SOURCE, TARGET, paper_biases=b),
     "CONV ()": lambda b: Conv(*VECTORS, paper_biases=b),
     "S-CONV": lambda b: SparseConv(SOURCE, TARGET, paper_biases=b),
     "GCONV": lambda b: GroupConv(SOURCE, TARGET, g.p4(), paper_biases=b),
+    "S-GCONV": lambda b: SparseGroupConv(SOURCE, TARGET, g.p4(), paper_biases=b),
     "GCONV pointwise": lambda b: GroupConv(SOURCE, TARGET, g.p4(), pointwise=True, paper_biases=b),
     "GCONV separable": lambda b: SeparableGroupConv(SOURCE, TARGET, g.p4(), paper_biases=b),
     "GCONV depthwise": lambda b: SeparableGroupConv(
         SOURCE, TARGET, g.p4(), depthwise=True, paper_biases=b
     ),
+    "GCONV pairwise": lambda b: PairwiseConv(SOURCE, TARGET, g.p4(), paper_biases=b),
+    "GCONV uniform": lambda b: UniformConv(SOURCE, TARGET, g.p4(), paper_biases=b),
+    "GCONV uniform, other fibres": lambda b: UniformConv(SCALARS[0], TARGET, g.p4()),
     "DENSE": lambda b: DenseBasis(*SCALARS, g.c4(), paper_biases=b),
     "layer": lambda b: ResidualPathway(SOURCE, TARGET, GROUPS, paper_biases=b),
     "strided layer": lambda b: ResidualPathway(

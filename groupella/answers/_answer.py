@@ -1,0 +1,216 @@
+"""An answer: the verdict, the table behind it, and the network that obeys it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from groupella.curvature import evaluation
+from groupella.data import Coding, Inputs
+from groupella.decide.claims import Consequence
+from groupella.networks import made_from, recipe
+from groupella.report import ReportContent, consequences_table, sentence, write_report
+from groupella.training import (
+    Checkpoint,
+    CheckpointError,
+    Fit,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+from ._export import export, whole
+
+NETWORK, CONTENT, REPORT = "network.safetensors", "report.json", "report.html"
+BATCH = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What `groupella.select` found, and the trained network.
+
+    Attributes
+    ----------
+    content
+        Everything that the report says.
+    network
+        The network that obeys the verdict. It takes standardised inputs, as `inputs` makes them.
+    inputs, targets
+        How arrays become inputs of the network, and its outputs become answers.
+    fit
+        The training of the network; None for an answer that was loaded.
+    """
+
+    content: ReportContent
+    network: nn.Module
+    inputs: Inputs
+    targets: Coding
+    fit: Fit | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """What the targets obey: a name, "p4 and flips", "none" or "undecided"."""
+        return self.content.selection.verdict
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names in the verdict; () for "none" and "undecided"."""
+        judgement = self.content.selection.judgement
+        if judgement is not None:
+            return judgement.obeys or ()
+        return tuple(n for n in self.content.groups if n in self.verdict.split(" and "))
+
+    @property
+    def confidence(self) -> float | None:
+        """The probability that the verdict is right; None where none was computed."""
+        judgement = self.content.selection.judgement
+        return None if judgement is None else judgement.probability
+
+    @property
+    def reason(self) -> str:
+        """The verdict in a sentence, and why."""
+        return sentence(self.content.selection)
+
+    @property
+    def layers(self) -> dict[str, str]:
+        """What each layer of the network obeys, by its name."""
+        return self.content.selection.verdicts
+
+    @property
+    def table(self) -> tuple[Consequence, ...]:
+        """What imposing each group does: a row for chance, for no symmetry, and for each group."""
+        return self.content.consequences
+
+    def predict(self, x: Any) -> npt.NDArray[Any]:
+        """Return the class, the targets or the labels of each sample of x."""
+        return self.targets.decode(self.outputs(x))
+
+    def predict_proba(self, x: Any) -> npt.NDArray[np.float64]:
+        """Return the probability of every class or label, (n, K).
+
+        Raises
+        ------
+        DataError
+            For a regression.
+        """
+        return self.targets.probabilities(self.outputs(x))
+
+    def score(self, x: Any, y: Any) -> float:
+        """Return the accuracy for classes, R² for a regression, or F1 for several labels."""
+        return next(iter(self.scores(x, y).values()))
+
+    def scores(self, x: Any, y: Any) -> dict[str, float]:
+        """Return all scores by name; see `groupella.data.Coding.scores`."""
+        return self.targets.scores(self.outputs(x), self.targets.encode(y))
+
+    @torch.no_grad()
+    def outputs(self, x: Any) -> Tensor:
+        """Return the network's outputs (n, K) for arrays x as `select` takes them."""
+        ready = self.inputs(x)
+        with evaluation(self.network):
+            return torch.cat([self.network(part) for part in torch.split(ready, BATCH)])
+
+    def harden(self) -> nn.Module:
+        """Return a plain torch module, which needs no groupella.
+
+        It takes raw inputs (n, channels, *lattice) as floats, and gives logits or targets (n, K).
+        """
+        return whole(self.network, self.inputs, self.targets)
+
+    def export(self, path: str | Path, form: str = "torch") -> tuple[Path, ...]:
+        """Write the plain network; see `groupella.answers.export`."""
+        return export(self.network, self.inputs, self.targets, path, form)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report as one HTML page, and return its path."""
+        return write_report(self.content, path)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the network, the report and its content into a directory, and return it.
+
+        `groupella.load` reads it.
+        """
+        place = Path(directory)
+        self.save_network(place)
+        self.report(place / REPORT)
+        self.content.save(place / CONTENT)
+        return place
+
+    def save_network(self, directory: Path) -> None:
+        """Write the network with how it was made, its inputs and its targets."""
+        state = {
+            "recipe": recipe(self.network),
+            "inputs": self.inputs.as_dict(),
+            "targets": self.targets.as_dict(),
+        }
+        tensors = dict(self.network.state_dict())
+        save_checkpoint(directory / NETWORK, Checkpoint(tensors, state))
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Answer:
+        """Return what `save` or a finished run wrote into a directory.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it holds no finished run.
+        ValueError
+            If a file is damaged or of another version.
+        """
+        place = Path(directory)
+        if not (place / CONTENT).is_file():
+            raise FileNotFoundError(_missing(place))
+        content = ReportContent.load(place / CONTENT)
+        if not (place / NETWORK).is_file():
+            raise FileNotFoundError(
+                f"{place} has a report but no {NETWORK}, which newer versions write. Run it again "
+                "in a new directory"
+            )
+        saved = load_checkpoint(place / NETWORK)
+        try:
+            network = made_from(saved.state["recipe"])
+            network.load_state_dict(dict(saved.tensors))
+            inputs, targets = (saved.state[name] for name in ("inputs", "targets"))
+            return cls(content, network, Inputs.from_dict(inputs), Coding.from_dict(targets))
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{place / NETWORK} does not fit this groupella: {error}"
+            ) from error
+
+    def __str__(self) -> str:
+        """The table, and the verdict in a sentence."""
+        from rich.console import Console
+
+        if not self.table:
+            return self.reason
+        console = Console(width=100, record=True, file=io.StringIO())
+        console.print(consequences_table(self.table))
+        return console.export_text() + self.reason
+
+    def __repr__(self) -> str:
+        sure = "" if self.confidence is None else f", confidence {self.confidence:.3f}"
+        return f"Answer({self.verdict!r}{sure})"
+
+
+def load(directory: str | Path) -> Answer:
+    """Return the answer in the directory of a run, or in one that `Answer.save` wrote."""
+    return Answer.load(directory)
+
+
+def _missing(place: Path) -> str:
+    if not place.exists():
+        return f"there is no directory {place}"
+    if place.is_file():
+        return f"{place} is a file, not the directory of a run"
+    inside = sorted(p.parent.relative_to(place).as_posix() for p in place.glob(f"*/{CONTENT}"))
+    if inside:
+        return f"{place} holds several runs: load one of {', '.join(inside[:10])}"
+    if (place / "settings.json").exists():
+        return f"{place} is not finished; rerun the command to resume"
+    return f"{place} is not a run: it has no {CONTENT}"

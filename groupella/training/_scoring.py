@@ -1,0 +1,247 @@
+"""What a search asks of predictions: of classes, of real targets, of several labels.
+
+f (n, K) are outputs of a network for n held-out data, (M, n, K) those for data moved by M elements
+of a group. Predictions are calibrated on the data as they are, before any averaging: by a
+temperature, or by the noise σ of real targets. A calibration after averaging could undo it.
+
+| kind       | log-likelihood of a datum     | averaged over a group          |
+| ---------- | ----------------------------- | ------------------------------ |
+| classes    | log softmax(f/T)_y            | of the mean probabilities      |
+| multilabel | Σ_k log Bernoulli(y_k; f_k/T) | of the mean probabilities      |
+| regression | Σ_k log N(y_k; f_k, σ_k)      | of the mean of the predictions |
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from groupella.decide.claims import Consequence
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+
+TEMPERATURES = np.geomspace(0.2, 8.0, 61)
+SMALLEST_NOISE = 1e-3  # of standardised targets
+
+
+class Scoring(ABC):
+    """How predictions of one kind of targets are scored."""
+
+    def __init__(self, outputs: int) -> None:
+        self.outputs = outputs
+
+    @abstractmethod
+    def likelihood(self, f: Tensor | None = None, y: Tensor | None = None) -> Likelihood:
+        """Return the likelihood to train with; with predictions, one fitted to them."""
+
+    @abstractmethod
+    def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return the calibration, a temperature or σ per output, that suits the targets best."""
+
+    @abstractmethod
+    def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+        """Return the log-likelihood of each datum, (n,)."""
+
+    @abstractmethod
+    def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
+        """Return outputs (n, K) that stand for the predictions averaged over motions.
+
+        They are calibrated: score them with the calibration `neutral`.
+        """
+
+    @abstractmethod
+    def neutral(self, calibration: Tensor) -> Tensor:
+        """Return the calibration of averaged predictions."""
+
+    @abstractmethod
+    def signature(self, f: Tensor) -> Tensor:
+        """Return numbers (n, …) by which predictions for unusual inputs can be told."""
+
+    @abstractmethod
+    def predictions(self, f: Tensor) -> Tensor:
+        """Return probabilities, or real predictions."""
+
+    @abstractmethod
+    def chance(self, train: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores (n,) and the outputs (n, K) of a guess that ignores the inputs."""
+
+    measure = "accuracy"  # the field of a `Consequence` that `quality` fills
+
+    def quality(self, f: Tensor, y: Tensor) -> float:
+        """Return the share of right predictions, or R²."""
+        found = self.likelihood().accuracy(self.predictions(f), y)
+        assert found is not None
+        return found
+
+    def labels(self, y: Tensor) -> Tensor:
+        """Return the class of each datum, or zeros where there are none."""
+        return torch.zeros(len(y), dtype=torch.long)
+
+    def row(self, name: str, f: Tensor, y: Tensor) -> Consequence:
+        """Return how good predictions are; log-likelihoods are those of the network as it is."""
+        nll = -float(self.scores(f, y, self.neutral(self.calibrated(f, y))).mean())
+        return Consequence(name, nll=nll, **{self.measure: self.quality(f, y)})  # type: ignore[arg-type]
+
+    def _temperature(self, f: Tensor, y: Tensor) -> Tensor:
+        """The temperature at which predictions are most probable.
+
+        A network that is too sure of itself gains by anything that makes it less so, also by
+        averaging over a group that the labels do not obey; at the best temperature only information
+        counts.
+        """
+        tried = torch.from_numpy(TEMPERATURES)
+        return tried[int(np.argmax([float(self.scores(f, y, t).mean()) for t in tried]))]
+
+
+class ClassScoring(Scoring):
+    """Classes y (n,) with logits f."""
+
+    def likelihood(self, f: Tensor | None = None, y: Tensor | None = None) -> Likelihood:
+        return Categorical()
+
+    def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
+        return self._temperature(f, y)
+
+    def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+        return (f / calibration).log_softmax(1)[torch.arange(len(y)), y]
+
+    def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
+        return torch.logsumexp((moved / calibration).log_softmax(2), 0) - math.log(len(moved))
+
+    def neutral(self, calibration: Tensor) -> Tensor:
+        return torch.ones((), dtype=torch.double)
+
+    def signature(self, f: Tensor) -> Tensor:
+        # In order of size too: an unusual input shows in how sure the network is, whatever of.
+        log_p = f.log_softmax(1)
+        return torch.cat([log_p, log_p.sort(1).values], 1)
+
+    def predictions(self, f: Tensor) -> Tensor:
+        return f.softmax(1)
+
+    def chance(self, train: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+        # Each class is counted once more than it occurs.
+        counts = torch.bincount(train, minlength=self.outputs).double() + 1
+        f = (counts / counts.sum()).log()
+        return f[held], f.expand(len(held), -1)
+
+    def labels(self, y: Tensor) -> Tensor:
+        return y
+
+
+class LabelsScoring(Scoring):
+    """Several labels y (n, K) of 0 and 1 with logits f."""
+
+    def likelihood(self, f: Tensor | None = None, y: Tensor | None = None) -> Likelihood:
+        return Bernoulli()
+
+    def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
+        return self._temperature(f, y)
+
+    def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+        loss = F.binary_cross_entropy_with_logits(f / calibration, y.to(f), reduction="none")
+        return -loss.sum(1)
+
+    def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
+        cooled = moved / calibration
+        return torch.logsumexp(F.logsigmoid(cooled), 0) - torch.logsumexp(F.logsigmoid(-cooled), 0)
+
+    def neutral(self, calibration: Tensor) -> Tensor:
+        return torch.ones((), dtype=torch.double)
+
+    def signature(self, f: Tensor) -> Tensor:
+        return torch.cat([F.logsigmoid(f), F.logsigmoid(f.abs())], 1)
+
+    def predictions(self, f: Tensor) -> Tensor:
+        return f.sigmoid()
+
+    def chance(self, train: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+        ones = train.double().sum(0) + 1
+        f = (ones / (len(train) + 2 - ones)).log().expand(len(held), -1)
+        return self.scores(f, held, self.neutral(f)), f
+
+
+class RealScoring(Scoring):
+    """Real targets y (n, K), standardised, with means f and Gaussian noise."""
+
+    def likelihood(self, f: Tensor | None = None, y: Tensor | None = None) -> Likelihood:
+        if f is None or y is None:
+            return Gaussian(learned=False)
+        return Gaussian(float(self.calibrated(f, y).square().mean().sqrt()), learned=False)
+
+    def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
+        return (f - y).square().mean(0).sqrt().clamp(min=SMALLEST_NOISE)
+
+    def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+        z = (y - f) / calibration
+        return -(0.5 * z.square() + calibration.log() + 0.5 * math.log(2 * math.pi)).sum(1)
+
+    def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
+        return moved.mean(0)
+
+    def neutral(self, calibration: Tensor) -> Tensor:
+        return calibration
+
+    def signature(self, f: Tensor) -> Tensor:
+        return torch.cat([f, f.square()], 1)
+
+    def predictions(self, f: Tensor) -> Tensor:
+        return f
+
+    def chance(self, train: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
+        f = train.double().mean(0).expand(len(held), -1)
+        spread = train.double().std(0, unbiased=False).clamp(min=SMALLEST_NOISE)
+        return self.scores(f, held.double(), spread), f
+
+    measure = "r2"
+
+    def quality(self, f: Tensor, y: Tensor) -> float:
+        rest = (y - f).square().sum(0)
+        whole = (y - y.double().mean(0)).square().sum(0).clamp(min=1e-12)
+        return float((1 - rest / whole).mean())
+
+
+class Weighted(Likelihood):
+    """A likelihood whose data have weights: targets (n, K + 1), the last column the weight.
+
+    For training only: its curvature would need the weights too.
+    """
+
+    def __init__(self, scoring: Scoring) -> None:
+        super().__init__()
+        self.scoring, self.plain = scoring, scoring.likelihood()
+        self.has_classes = self.plain.has_classes  # type: ignore[misc]
+
+    @staticmethod
+    def pack(y: Tensor, weights: Tensor) -> Tensor:
+        """Return targets with their weights."""
+        return torch.cat([y.reshape(len(y), -1).float(), weights.float()[:, None]], 1)
+
+    def _unpacked(self, packed: Tensor) -> tuple[Tensor, Tensor]:
+        y, weights = packed[:, :-1], packed[:, -1]
+        return (y[:, 0].long() if isinstance(self.scoring, ClassScoring) else y), weights
+
+    def log_likelihood(self, f: Tensor, y: Tensor) -> Tensor:
+        targets, weights = self._unpacked(y)
+        return (weights.to(f) * self.scoring.scores(f, targets, f.new_ones(()))).sum()
+
+    def mean(self, f: Tensor) -> Tensor:
+        return self.plain.mean(f)
+
+    def accuracy(self, mean: Tensor, y: Tensor) -> float | None:
+        return self.plain.accuracy(mean, self._unpacked(y)[0])
+
+    def check_targets(self, y: Tensor, outputs: object, indices: Tensor) -> None:
+        targets, _ = self._unpacked(y)
+        self.plain.check_targets(targets, outputs, indices)  # type: ignore[arg-type]
+
+
+SCORINGS: dict[str, type[Scoring]] = {
+    "classes": ClassScoring,
+    "regression": RealScoring,
+    "multilabel": LabelsScoring,
+}

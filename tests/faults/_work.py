@@ -1,0 +1,115 @@
+"""Small runs in forked processes, which start at once because torch is already imported."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from groupella.runs import Done, Job, load, run
+from groupella.runs.stopping import Stopped, stoppable
+from groupella.training import load_checkpoint
+
+PATHS = Job(
+    title="tiny",
+    data="digits",
+    groups="z2",
+    train_size=40,
+    alpha=1,
+    hidden=2,
+    blocks=((1, 2),),
+    training={
+        "epochs": 6,
+        "burn_in": 2,
+        "batch_size": 10,
+        "curvature_subset": 10,
+        "curvature_samples": 1,
+    },
+)
+CONFIRM = replace(PATHS, search="confirm", blocks=None, train_size=60, training={"epochs": 4})
+JOBS = {"paths": PATHS, "confirm": CONFIRM}
+
+
+def fork(work: Callable[[], object], said: Path, largest_file: int | None = None) -> int:
+    """Start `work` in a forked process and return its id; its one line of error goes to `said`.
+
+    Exit codes are those of the command line: 2 for a foreseen error, 1 for a traceback.
+    """
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        torch.set_num_threads(1)
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+            os.dup2(nowhere.fileno(), 2)
+        if largest_file is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+        with stoppable():
+            work()
+        code = 0
+    except Stopped as stop:
+        code = stop.exit_code
+    except Exception as error:
+        from groupella.data import DataError
+        from groupella.runs import RunError
+
+        foreseen = (OSError, ValueError, RunError, FloatingPointError, MemoryError, DataError)
+        code = 2 if isinstance(error, foreseen) else 1
+        descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.write(descriptor, f"{type(error).__name__}: {error}".encode()[:900])
+    finally:
+        os._exit(code)
+
+
+def ended(child: int) -> int:
+    """Return the exit code of a process, negative for a signal, when it has ended."""
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def killed_after(child: int, seconds: float, number: signal.Signals = signal.SIGKILL) -> int:
+    """Send a signal after some time, unless the process has ended; return its exit code."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(child, number)
+    return ended(child)
+
+
+def perform(job: Job, place: Path) -> Done:
+    return run(job, place, progress=False)
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+
+
+def outcome(place: Path) -> dict[str, Any]:
+    """What must be the same however often a run was cut: verdict, history, every tensor."""
+    done = load(place)
+    found: dict[str, Any] = {"selection": done.content.selection.as_dict()}
+    found["history"] = [
+        {k: v for k, v in record.items() if k != "seconds"}
+        for record in done.content.history.as_list()
+    ]
+    for file in sorted(place.rglob("*.safetensors")):
+        for name, tensor in load_checkpoint(file).tensors.items():
+            found[f"{file.relative_to(place)}/{name}"] = tensor.numpy().tobytes()
+    return found
+
+
+def supported() -> bool:
+    return hasattr(os, "fork") and sys.platform == "linux"

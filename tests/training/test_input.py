@@ -1,0 +1,61 @@
+"""What people pass to `fit` is understood, or refused with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from groupella.training import fit
+
+X = np.random.default_rng(0).standard_normal((12, 3))
+Y = np.arange(12) % 2
+
+
+def train(data: Any, **changes: Any) -> nn.Module:
+    torch.manual_seed(0)
+    options = {"epochs": 2, "method": "map", "progress": False, **changes}
+    return fit(nn.Linear(3, 2), data, **options).network  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint8, np.int16, np.int64])
+def test_numpy_pairs_train_as_tensors_do(kind: type) -> None:
+    wanted = train((torch.from_numpy(X).float(), torch.from_numpy(Y)))
+    assert torch.equal(train((X, Y.astype(kind))).weight, wanted.weight)  # type: ignore[arg-type]
+    small = torch.from_numpy(Y.astype(kind))
+    assert torch.equal(train((torch.from_numpy(X).float(), small)).weight, wanted.weight)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("names", [("x", "y"), ("image", "label"), ("inputs", "targets")])
+def test_a_dataset_of_dictionaries_trains_as_one_of_pairs(names: tuple[str, str]) -> None:
+    pairs = [(torch.tensor(x).float(), int(y)) for x, y in zip(X, Y, strict=True)]
+    dictionaries = [dict(zip(names, pair, strict=True)) for pair in pairs]
+    assert torch.equal(train(dictionaries).weight, train(pairs).weight)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ([{"left": 1, "label": 2}], "a dictionary with 'left', 'label'; expected one of x, image"),
+        ([(1, 2, 3)], "tuple of 3; expected a pair"),
+        ((X, np.array(["a"] * 12)), "arrays of numbers, got <U1"),
+        ((X, None), "arrays of numbers"),
+        ((X[:, :2], Y), r"network fails on x of shape \(2, 2\)"),
+        ({"x": X, "y": Y}, "must be a pair"),
+    ],
+)
+def test_other_data_are_refused(data: Any, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        train(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("learning_rate", "lr"), ("num_epochs", "epochs"), ("batchsize", "batch_size")],
+)
+def test_a_setting_by_another_name_is_answered_with_ours(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"no setting '{name}'; did you mean '{meant}'"):
+        train((X, Y), **{name: 1})
