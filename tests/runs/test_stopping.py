@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from typer.testing import CliRunner
 
 from groupella.cli.app import app
 from groupella.cli.errors import saving
-from groupella.runs.engines import _message
+from groupella.runs.engines import RERUN, _message
 from groupella.runs.stopping import Stopped, stoppable
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks into /proc")
@@ -121,7 +122,10 @@ def test_workers_stop_with_their_parent_and_the_same_command_resumes(
 ) -> None:
     saved = f"interrupted; saved in {tmp_path}. Rerun the command to resume.\n"
     assert interrupt(spawn, tmp_path, signal.SIGKILL) == (-signal.SIGKILL, "")
-    assert interrupt(spawn, tmp_path, signal.SIGTERM, ("worker", "parent")) == (143, saved)
+    code, said = interrupt(spawn, tmp_path, signal.SIGTERM, ("worker", "parent"))
+    lost = "digits-z2-seed-[01] failed: its process was ended by SIGTERM. " + RERUN
+    assert code == 143
+    assert re.fullmatch(f"{lost}\n{re.escape(saved)}", said)
 
 
 def test_a_worker_ended_by_a_signal_is_distinguished_from_one_that_finished() -> None:
