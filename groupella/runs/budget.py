@@ -98,6 +98,7 @@ def _searching(job: Job, budget: float, data: ImageData) -> Job:
     if data.targets.kind == "classes":
         y = torch.arange(count) % len(data.classes)
     few = (data.train_x[:count], y)
+    epochs: list[float] = []
     started = time.perf_counter()
     find_symmetry(
         few,
@@ -106,12 +107,15 @@ def _searching(job: Job, budget: float, data: ImageData) -> Job:
         replace(settings, epochs=2),
         task=data.targets.kind,
         progress=False,
+        on_epoch=lambda record, _: epochs.append(record.seconds),
     )
     spent = time.perf_counter() - started
-    free = (1 - SPARE) * budget - spent
-    epoch = spent / 2 * n / count
+    epoch = sum(epochs) / 2 * n / count  # of all networks
+    beside = max(spent - sum(epochs), 0.0)  # tests and evidence
+    free = (1 - SPARE) * budget - spent - beside
     wanted = settings.training(n).epochs
-    if epoch * wanted * thorough.trainings(groups) / settings.trainings(groups) <= free:
+    more = thorough.trainings(groups) / settings.trainings(groups)
+    if more * (epoch * wanted + beside) <= free + beside:
         return job.for_epochs(wanted)
     job = replace(job, training={**job.training, "looks": 1, "layers": False})
     if epoch * wanted <= free:
@@ -120,7 +124,8 @@ def _searching(job: Job, budget: float, data: ImageData) -> Job:
         return job.for_epochs(int(free / epoch))
     fewer = int(n * free / (epoch * FEWEST_EPOCHS))
     if fewer < min(n, FEWEST_DATA):
-        needed = (epoch * FEWEST_EPOCHS * min(FEWEST_DATA / n, 1) + spent) / (1 - SPARE - 0.05)
+        least = epoch * FEWEST_EPOCHS * min(FEWEST_DATA / n, 1)
+        needed = (least + spent + beside) / (1 - SPARE - 0.05)
         raise RunError(
             f"{_text(budget)} is too short to train a network for every candidate. Give about "
             f"{_text(needed)}, smaller images (--size) or fewer groups"

@@ -249,7 +249,7 @@ class Assignment:
                 assert self.budget is not None
                 say(f"measuring how many epochs fit into {self.budget:g} s …")
                 job = with_budget(self.job, self.budget, data)
-                say(f"{job.settings().epochs} epochs")
+                say(f"{job.epochs} epochs")
                 if job.train_size != self.job.train_size:
                     say(f"with {job.train_size} of {len(data.train_y)} training data")
                     data = job.load(self.data_dir, progress)

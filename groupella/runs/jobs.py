@@ -106,14 +106,22 @@ class Job:
     def check(self) -> None:
         """Raise `ValueError` if the settings of the training are not as they must be."""
         from groupella._schema import build
-        from groupella.training import Settings
+        from groupella.training import FindSettings, Settings
 
-        build(Settings, {**self.training, "seed": self.seed}, "training")
+        if self.search == "confirm":
+            build(FindSettings, {**self._of_search(), "seed": self.seed}, "training")
+        else:
+            build(Settings, {**self.training, "seed": self.seed}, "training")
 
     def digest(self, budget: float | None = None) -> str:
         """Return eight hexadecimal digits that differ between jobs and budgets."""
         text = json.dumps([self.as_dict(), budget], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @property
+    def epochs(self) -> int | None:
+        """Epochs of each training; None if a search chooses them by the number of data."""
+        return self.find_settings().epochs if self.search == "confirm" else self.settings().epochs
 
     def for_epochs(self, epochs: int) -> Job:
         return replace(self, training={**self.training, "epochs": epochs})
@@ -211,8 +219,10 @@ class Job:
         """Return the settings of the search "confirm"."""
         from groupella.training import FindSettings
 
-        chosen = {k: self.training[k] for k in ("epochs", "looks", "layers") if k in self.training}
-        return FindSettings(width=8 * self.alpha, seed=self.seed, **chosen)
+        return FindSettings(width=8 * self.alpha, seed=self.seed, **self._of_search())
+
+    def _of_search(self) -> dict[str, Any]:
+        return {k: v for k, v in self.training.items() if k in ("epochs", "looks", "layers")}
 
     def settings(self) -> Settings:
         from groupella.training import Settings

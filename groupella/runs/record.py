@@ -112,7 +112,7 @@ def begun(job: Job, budget: float, directory: Path) -> Job | None:
     if not (directory / SETTINGS).exists():
         return None
     there = Record.load(directory)
-    epochs = there.job.settings().epochs
+    epochs = there.job.epochs
     if there.budget != budget:
         was = f"{epochs} epochs" if there.budget is None else f"a budget of {there.budget:g} s"
         raise RunError(

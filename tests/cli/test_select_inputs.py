@@ -138,7 +138,8 @@ def test_data_that_a_budget_has_no_time_for_are_left_out(
     tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fitting(job: Job, *_: object) -> Job:
-        return replace(job, train_size=24).for_epochs(4)
+        less = {**job.training, "looks": 1, "layers": False}
+        return replace(job, train_size=24, training=less).for_epochs(4)
 
     monkeypatch.setattr("groupella.runs.directory.with_budget", fitting)
     arguments = ("--groups", "z2", "--data", images, "--budget", "1m")

@@ -187,10 +187,13 @@ class Searcher:
     labels: list[int] = field(default_factory=list)
 
     def find_symmetry(
-        self, few: Any, groups: Any, classes: int, settings: FindSettings, **_: Any
+        self, few: Any, groups: Any, classes: int, settings: FindSettings, on_epoch: Any, **_: Any
     ) -> None:
         self.labels.append(len(torch.unique(few[1])))
-        self.now += self.whole(len(few[1]), settings)
+        whole = self.whole(len(few[1]), settings)
+        self.now += whole
+        networks = 3 * settings.looks + 3 * settings.layers + 1
+        on_epoch(SimpleNamespace(seconds=whole - networks * self.each), None)
 
     def whole(self, n: int, settings: FindSettings, more: int = 0) -> float:
         """A network for none, z2 and p4 on three quarters of the data, and one on all.
@@ -223,6 +226,18 @@ def test_a_search_keeps_its_budget(monkeypatch: pytest.MonkeyPatch, datum: float
         # As many data and epochs as there is time for.
         assert machine.now + machine.whole(n, settings, 1) > 0.6 * HOUR
     assert settings.training(n).epochs >= 8
+    assert job.epochs == settings.epochs
+    job.check()
+
+
+def test_what_trainings_take_beside_their_epochs_is_not_counted_per_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Searcher(datum=1e-6, each=10.0)
+    machine.install(monkeypatch)
+    job = with_budget(SEARCH, 600.0, data())
+    assert job.find_settings().looks == 2
+    assert machine.now + machine.whole(TRAINING, job.find_settings()) < 600
 
 
 def test_a_search_that_cannot_be_done_says_how_long_it_takes(
