@@ -22,7 +22,7 @@ from groupella.evidence.likelihoods import Categorical, Likelihood
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.nonlinearity import FibreNorm, Pointwise
 from groupella.nn.paths import Path, is_stationary, stationary_part
-from groupella.nn.pooling import BlurPool, GlobalPool, GroupPool, Lift, PolyphasePool
+from groupella.nn.pooling import Centre, GlobalPool, GroupPool, Lift, PolyphasePool
 from groupella.nn.standardise import InUnits, Standardise
 
 from . import _plain
@@ -227,6 +227,8 @@ def _leaf(
         made = _plain.NormScaled(space.shape, space.fibre_size, module.function)
     elif isinstance(module, PolyphasePool):
         made = _polyphase(module)
+    elif isinstance(module, Centre):
+        made = _centre(module)
     elif isinstance(module, nn.Module) and isinstance(module, Path):
         made = _like(_path(module), module)
     return None if made is None else _written_out(made)
@@ -292,9 +294,15 @@ def _weights(found: Matrix | FactoredMatrix, shape: tuple[int, ...]) -> nn.Modul
 
 def _polyphase(pool: PolyphasePool) -> nn.Module:
     channels, *lattice = pool.space_in.shape
-    blur = isinstance(pool, BlurPool)
     pattern = pool.pattern.like(torch.empty((), dtype=torch.float64))
-    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre, pattern, blur)
+    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre, pattern)
+
+
+def _centre(centre: Centre) -> nn.Module:
+    channels, *lattice = centre.space_in.shape
+    like = torch.empty((), dtype=torch.float64)
+    waves = [wave.like(like) for wave in centre.waves]
+    return _plain.Centred(channels, lattice, waves, centre.pattern.like(like))
 
 
 def _lift(lift: Lift) -> nn.Module:

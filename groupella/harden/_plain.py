@@ -11,7 +11,15 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from groupella.nn.pooling import Norm, break_ties, nearly_largest, phase_scores
+from groupella.nn.pooling import (
+    Norm,
+    best_match,
+    break_ties,
+    nearly_centred,
+    nearly_largest,
+    phase_scores,
+    rolled_sites,
+)
 
 from ._filters import FactoredMatrix, Filter, Matrix
 
@@ -85,10 +93,7 @@ def _nonzero(bias: Tensor) -> nn.Parameter | None:
 
 
 class Polyphase(nn.Module):
-    """Of the 2^d phases of each sample, the one of the largest norm; ties as in `choose_phase`.
-
-    With `blur`, the component of the blurred sample, as in `groupella.nn.pooling.BlurPool`.
-    """
+    """Of the 2^d phases of each sample, the one of the largest norm; ties as in `choose_phase`."""
 
     def __init__(
         self,
@@ -97,19 +102,14 @@ class Polyphase(nn.Module):
         norm: Norm,
         fibre: int,
         pattern: Sequence[Tensor],
-        blur: bool = False,
     ) -> None:
         super().__init__()
         self.channels, self.lattice, self.norm, self.fibre = channels, tuple(lattice), norm, fibre
-        self.blur = blur
         for number, factor in enumerate(pattern):
             self.register_buffer(f"pattern{number}", factor, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         chosen = self.choose(x.detach()).view(-1, 1, 1, 1)
-        if self.blur:
-            for axis in range(2, 2 + len(self.lattice)):
-                x = 0.5 * x + 0.25 * (x.roll(1, axis) + x.roll(-1, axis))
         halves = [n // 2 for n in self.lattice]
         index = chosen.expand(-1, 1, self.channels, prod(halves))
         return self.phases(x).gather(1, index).reshape(-1, self.channels, *halves)
@@ -128,6 +128,27 @@ class Polyphase(nn.Module):
         best = nearly_largest(phase_scores(x, self.lattice, self.norm, self.fibre), x)
         factors = [getattr(self, f"pattern{n}").double() for n in range(1 + len(self.lattice))]
         return break_ties(x, best, self.lattice, *factors).to(torch.uint8).argmax(1)
+
+
+class Centred(nn.Module):
+    """Each sample rolled so that its centre of mass is at the centre; ties as in `Centre`."""
+
+    def __init__(
+        self, channels: int, lattice: Sequence[int], waves: Sequence[Tensor], pattern: Sequence[Tensor]
+    ) -> None:
+        super().__init__()
+        self.channels, self.lattice = channels, tuple(lattice)
+        for number, factor in enumerate((*waves, *pattern)):
+            self.register_buffer(f"factor{number}", factor, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        d = len(self.lattice)
+        factors = [getattr(self, f"factor{n}").double() for n in range(2 * d + 1)]
+        still = x.detach().double()
+        best = nearly_centred(still, self.lattice, *factors[:d])
+        shift = best_match(still, best, *factors[d:]).to(torch.uint8).argmax(1)
+        index = rolled_sites(shift, self.lattice).unsqueeze(1).expand(-1, self.channels, -1)
+        return x.flatten(2).gather(2, index).reshape(-1, self.channels, *self.lattice)
 
 
 class Layer(nn.Module):

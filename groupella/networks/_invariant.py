@@ -6,10 +6,12 @@
   all candidates cost about the same per step. (On a common fibre a strict network trains badly: p4
   digits 0.79 held-out accuracy, on its own fibre 0.90.)
 * `ChannelNorm` while it learns; `fold` takes it out.
-* With translations: polyphase pooling with a blur, then the mean over sites, the maximum over the
-  fibre and a linear map. Without: the layers are convolutions that obey K, cut at fixed blocks, and
-  the head is the space of *all* linear maps that the symmetry leaves alone. For the trivial group
-  that is a plain linear map of all features: the network that obeys nothing.
+* The layers are convolutions that obey K, with maxima over fixed blocks of 2^d sites between them.
+* With translations: the input is centred first (`Centre`), which leaves nothing of a shift; last
+  come the mean over sites, the maximum over the fibre and a linear map. (Choosing a phase of the
+  features in every layer instead costs accuracy: MNIST with z2 labels 0.56 against 0.71.)
+* Without: the head is the space of *all* linear maps that the symmetry leaves alone. For the
+  trivial group that is a plain linear map of all features: the network that obeys nothing.
 * Generator-defined symmetries: dense layers in a basis of equivariant maps, and such a head.
 
 The first layers can obey more than the outputs do (`layers`, `depth`): edges look alike in every
@@ -31,7 +33,7 @@ from groupella.nn.layer import ResidualPathway, rescale
 from groupella.nn.nonlinearity import nonlinearity, permutes_entries
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.paths import DenseBasis
-from groupella.nn.pooling import BlurPool, GlobalPool
+from groupella.nn.pooling import Centre, GlobalPool
 from groupella.nn.standardise import InUnits, Standardise
 
 from ._recipe import remembered
@@ -43,7 +45,7 @@ LEAST_SIDE = 8  # that is still halved
 
 
 class InvariantNet(nn.Module):
-    """Layers with normalisation, activation and pooling, then a head. Made by `invariant_net`.
+    """Centring, layers with normalisation, activation and pooling, a head. From `invariant_net`.
 
     Takes (batch, *space_in.shape) and gives (batch, outputs), the same for every moved input.
     """
@@ -58,17 +60,19 @@ class InvariantNet(nn.Module):
         pools: Sequence[nn.Module],
         head: nn.Module,
         outputs: int,
+        centre: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.symmetry, self.space_in = symmetry, space_in
         self.inputs = Standardise(space_in)
+        self.centre = centre or nn.Identity()
         self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
         self.activations, self.pools = nn.ModuleList(activations), nn.ModuleList(pools)
         self.head = head
         self.outputs = InUnits(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.inputs(x)
+        x = self.centre(self.inputs(x))
         stages = zip(self.layers, self.norms, self.activations, self.pools, strict=True)
         for layer, norm, activation, pool in stages:
             x = pool(activation(norm(layer(x))))
@@ -161,7 +165,7 @@ def invariant_net(
         True,
         symmetry.point_in(torus.dim),
     )
-    plan = _plan(torus, width)
+    plan = _plan(torus, width, symmetry.translations)
     strict = len(plan) if depth is None else depth
     if not 1 <= strict <= len(plan):
         raise ValueError(f"depth must be between 1 and {len(plan)}, the layers; got {depth!r}")
@@ -183,9 +187,12 @@ def invariant_net(
         space = after
         if halve:
             space = after.with_lattice(tuple(n // 2 for n in after.lattice.shape))
-            pool = BlurPool(after) if symmetry.translations else _block_maxima(torus.dim)
+            pool = _block_maxima(torus.dim)
         parts["pools"].append(pool)
+    centre: nn.Module | None = None
     if symmetry.translations:
+        # Its ties are broken by the elements that the outputs obey; the layers may obey more.
+        centre = Centre(GroupSet(moving).space(torus, in_channels, "trivial"))
         rest = GlobalPool(space)
         pooled = OrbitPool(
             rest.space_out, Symmetry("point", torus.dim, False, moving.point_in(torus.dim))
@@ -196,7 +203,7 @@ def invariant_net(
     else:
         own = GroupSet(symmetry).space(space.lattice, space.channels)
         head = nn.Sequential(InvariantHead(own, symmetry, outputs))
-    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, **parts)
+    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, centre=centre, **parts)
 
 
 def _check_layers(layers: Symmetry, symmetry: Symmetry, lattice: Lattice) -> None:
@@ -225,8 +232,11 @@ def fold(network: InvariantNet) -> InvariantNet:
     return folded
 
 
-def _plan(lattice: Lattice, width: int) -> list[tuple[int, bool]]:
-    """Channels times fibre of each layer, and whether the lattice is halved after it."""
+def _plan(lattice: Lattice, width: int, mean: bool) -> list[tuple[int, bool]]:
+    """Channels times fibre of each layer, and whether the lattice is halved after it.
+
+    The last layer is followed by a `mean` over sites, or by a map that tells them apart.
+    """
     plan: list[tuple[int, bool]] = []
     sides = lattice.shape
     while all(n % 2 == 0 and n >= LEAST_SIDE for n in sides) and len(plan) < 6:
@@ -234,7 +244,7 @@ def _plan(lattice: Lattice, width: int) -> list[tuple[int, bool]]:
         sides = tuple(n // 2 for n in sides)
     while len(plan) < 2:
         plan.append((width * 2 ** len(plan), False))
-    return [*plan, (4 * width, False)]
+    return [*plan, (4 * width, mean and all(n % 2 == 0 for n in sides))]
 
 
 def _block_maxima(dim: int) -> nn.Module:

@@ -16,7 +16,7 @@ from groupella.nn.layer import PATHS, ResidualPathway
 from groupella.nn.nonlinearity import ENTRYWISE, NORMS, nonlinearity
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.paths import DenseBasis, GroupConv, SparseConv, SparseFC
-from groupella.nn.pooling import BlurPool, GlobalPool, GroupPool, Lift, PolyphasePool
+from groupella.nn.pooling import Centre, GlobalPool, GroupPool, Lift, PolyphasePool
 
 GROUPS = GroupSet(g.z2(), g.p4(), g.c4(), g.trivial())
 SOURCE, TARGET, POOLED = GROUPS.space((4, 4), 1), GROUPS.space((4, 4), 2), GROUPS.space((2, 2), 2)
@@ -55,7 +55,7 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "polyphase on irreps": lambda: PolyphasePool(TURNING),
     "polyphase l1": lambda: PolyphasePool(SOURCE, "l1"),
     "polyphase l2": lambda: PolyphasePool(SOURCE, "l2"),
-    "blur": lambda: BlurPool(SOURCE),
+    "centre": lambda: Centre(SCALARS),
     "lift": lambda: Lift(SCALARS),
     "sites mean": lambda: GlobalPool(SOURCE),
     "sites max": lambda: GlobalPool(SOURCE, "max"),

@@ -1,6 +1,9 @@
 """Pooling that keeps equivariance: over the lattice, into and out of the fibre."""
 
-from ._blur import BlurPool as BlurPool
+from ._centre import Centre as Centre
+from ._centre import best_match as best_match
+from ._centre import nearly_centred as nearly_centred
+from ._centre import rolled_sites as rolled_sites
 from ._fibres import GlobalPool as GlobalPool
 from ._fibres import GroupPool as GroupPool
 from ._fibres import Lift as Lift

@@ -16,11 +16,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from groupella.groups import FeatureSpace, LatticeElement
 from groupella.nn._constant import Constant
+
+
+IntArray = npt.NDArray[np.int64]
 
 
 class Pattern(NamedTuple):
@@ -34,8 +38,12 @@ class Pattern(NamedTuple):
         return (self.fibre.like(x), *(axis.like(x) for axis in self.axes))
 
 
-def pattern_on(space: FeatureSpace) -> Pattern:
-    """Return the pattern on a space whose ambient group is of the catalogue."""
+def pattern_on(space: FeatureSpace, between: bool = False) -> Pattern:
+    """Return the pattern on a space whose ambient group is of the catalogue.
+
+    A reflection about the array centre takes site s to n − 1 − s. With `between`, matches are those
+    of shifts s, which it takes to −s: a reversed pattern then starts at site s − 1.
+    """
     sides = space.lattice.shape
     points = np.array(space.ambient.point_in(len(sides)))
     zero = (0,) * len(sides)
@@ -49,12 +57,16 @@ def pattern_on(space: FeatureSpace) -> Pattern:
         axes.append(
             np.stack(
                 [
-                    _generic(side, 5 + 2 * int(j))[(point[i, j] * apart) % side]
+                    _generic(side, 5 + 2 * int(j))[_reversed(apart, point[i, j], between) % side]
                     for point, j in zip(points, from_axis, strict=True)
                 ]
             )
         )
     return Pattern(Constant(fibre), tuple(map(Constant, axes)))
+
+
+def _reversed(apart: IntArray, sign: int, between: bool) -> IntArray:
+    return apart if sign > 0 else -apart - int(between)
 
 
 def match(x: Tensor, fibre: Tensor, *axes: Tensor) -> Tensor:

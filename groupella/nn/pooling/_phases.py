@@ -47,7 +47,7 @@ def choose_phase(
         x = x.detach()
         lattice = tuple(x.shape[2:])
         best = nearly_largest(phase_scores(x, lattice, norm, fibre), x)
-        tied = _tied(best)
+        tied = tied_samples(best)
         if tied is None:
             best = break_ties(x, best, lattice, *_factors(pattern, x))
         elif len(tied):
@@ -61,19 +61,14 @@ def take_phase(x: Tensor, phase: Tensor) -> Tensor:
     Keeps the memory layout of x (channels-last or contiguous).
     """
     check_even(x.shape[2:])
-    index = _sites(phase, tuple(x.shape[2:]))
-    taken: Tensor = _Take.apply(x, index)  # type: ignore[no-untyped-call]
+    taken = take_sites(x, _sites(phase, tuple(x.shape[2:])))
     return taken.view(*x.shape[:2], *(s // 2 for s in x.shape[2:]))
 
 
-def roll_to_phase(x: Tensor, phase: Tensor) -> Tensor:
-    """Return sample n rolled along each axis so that its component `phase[n]` becomes component 0.
-
-    Shape (batch, channels, *lattice), as x.
-    """
-    check_even(x.shape[2:])
-    rolled: Tensor = _Take.apply(x, _sites(phase, tuple(x.shape[2:]), every=1))  # type: ignore[no-untyped-call]
-    return rolled.view(x.shape)
+def take_sites(x: Tensor, index: Tensor) -> Tensor:
+    """The sites index[n] of sample n: (batch, channels, *lattice), (batch, p) to (batch, C, p)."""
+    taken: Tensor = _Take.apply(x, index)  # type: ignore[no-untyped-call]
+    return taken
 
 
 def check_even(lattice: Sequence[int]) -> None:
@@ -131,7 +126,7 @@ def _by_phase(sites: Tensor, lattice: Sequence[int]) -> Tensor:
     )
 
 
-def _tied(best: Tensor) -> Tensor | None:
+def tied_samples(best: Tensor) -> Tensor | None:
     """Return the samples with several best phases; `None` where values are not known."""
     if torch.compiler.is_compiling():
         return None
@@ -145,13 +140,13 @@ def _factors(pattern: Pattern | None, x: Tensor) -> tuple[Tensor, ...]:
     return () if pattern is None else pattern.like(x.new_empty((), dtype=torch.float64))
 
 
-def _sites(phase: Tensor, lattice: tuple[int, ...], every: int = 2) -> Tensor:
-    """(batch, sites): flat site indices from the chosen phase on, in steps of `every`."""
+def _sites(phase: Tensor, lattice: tuple[int, ...]) -> Tensor:
+    """(batch, sites of a phase): the flat site indices of the chosen phase."""
     d = len(lattice)
     index = torch.zeros_like(phase).unsqueeze(1)
     for axis, size in enumerate(lattice):
         offset = (phase >> (d - 1 - axis)) & 1
-        steps = torch.arange(0, size, every, device=phase.device)
+        steps = torch.arange(0, size, 2, device=phase.device)
         along = (steps + offset.unsqueeze(1)) % size
         index = (index.unsqueeze(2) * size + along.unsqueeze(1)).flatten(1)
     return index
