@@ -134,7 +134,11 @@ class Centred(nn.Module):
     """Each sample rolled so that its centre of mass is at the centre; ties as in `Centre`."""
 
     def __init__(
-        self, channels: int, lattice: Sequence[int], waves: Sequence[Tensor], pattern: Sequence[Tensor]
+        self,
+        channels: int,
+        lattice: Sequence[int],
+        waves: Sequence[Tensor],
+        pattern: Sequence[Tensor],
     ) -> None:
         super().__init__()
         self.channels, self.lattice = channels, tuple(lattice)

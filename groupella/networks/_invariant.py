@@ -60,12 +60,12 @@ class InvariantNet(nn.Module):
         pools: Sequence[nn.Module],
         head: nn.Module,
         outputs: int,
-        centre: nn.Module | None = None,
+        centre: nn.Module,
     ) -> None:
         super().__init__()
         self.symmetry, self.space_in = symmetry, space_in
         self.inputs = Standardise(space_in)
-        self.centre = centre or nn.Identity()
+        self.centre = centre
         self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
         self.activations, self.pools = nn.ModuleList(activations), nn.ModuleList(pools)
         self.head = head
@@ -189,7 +189,7 @@ def invariant_net(
             space = after.with_lattice(tuple(n // 2 for n in after.lattice.shape))
             pool = _block_maxima(torus.dim)
         parts["pools"].append(pool)
-    centre: nn.Module | None = None
+    centre: nn.Module = nn.Identity()
     if symmetry.translations:
         # Its ties are broken by the elements that the outputs obey; the layers may obey more.
         centre = Centre(GroupSet(moving).space(torus, in_channels, "trivial"))
@@ -271,8 +271,8 @@ def _dense(
         parts["activations"].append(nonlinearity(after, "relu" if permutes else "norm_swish"))
         parts["pools"].append(nn.Identity())
         space = after
-    head = InvariantHead(space, symmetry, outputs)
-    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, **parts)
+    head, still = InvariantHead(space, symmetry, outputs), nn.Identity()
+    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, centre=still, **parts)
 
 
 def _plain(
@@ -291,5 +291,5 @@ def _plain(
         parts["activations"].append(nn.ReLU())
         parts["pools"].append(nn.Identity())
         space = after
-    head = nn.Linear(8 * width, outputs)
-    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, **parts)
+    head, still = nn.Linear(8 * width, outputs), nn.Identity()
+    return InvariantNet(symmetry, inputs, head=head, outputs=outputs, centre=still, **parts)

@@ -23,7 +23,6 @@ from torch import Tensor
 from groupella.groups import FeatureSpace, LatticeElement
 from groupella.nn._constant import Constant
 
-
 IntArray = npt.NDArray[np.int64]
 
 
