@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from groupella.groups import FeatureSpace
 from groupella.nn._constant import Constant
@@ -98,7 +99,7 @@ def nearly_centred(x: Tensor, lattice: Sequence[int], *factors: Tensor) -> Tenso
     axes = tuple(range(2, 2 + len(lattice)))
     score = (x - x.mean(axes, keepdim=True)).square().sum(1)
     for axis, wave in enumerate(factors, 1):
-        score = ((score.movedim(axis, -1) @ wave[0].T) @ wave[1]).movedim(-1, axis)
+        score = (linear(score.movedim(axis, -1), wave[0]) @ wave[1]).movedim(-1, axis)
     score = score.flatten(1)
     slack = FLAT * x.square().flatten(1).sum(1, keepdim=True)
     return score >= score.amax(1, keepdim=True) * (1 - TIE) - slack
