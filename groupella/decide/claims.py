@@ -15,7 +15,8 @@ Both with paired standard errors, at `level` divided by the number of candidates
 
 | outcome  | when                                                                              |
 | -------- | --------------------------------------------------------------------------------- |
-| rejected | averaging costs, while moved data look to h like data it knows; or imposing costs  |
+| rejected | averaging costs, while moved data look to h like data it knows; or imposing costs: |
+|          | on average, or in a class that has enough data to be sure                         |
 | holds    | averaging surely costs nothing, in no class, and imposing does not cost; or        |
 |          | imposing surely costs nothing, where moved data do not look like the data          |
 | open     | everything else: the data cannot tell, or the two questions disagree               |
@@ -46,7 +47,7 @@ from groupella._schema import build
 from ._verdict import NONE, Candidates, verdict_text
 
 FREE = "free"
-LAYER_TRIALS = 2  # how many claims about layers share the level
+LAYER_TRIALS = 3  # how many claims about layers share the level, at most
 FloatArray = npt.NDArray[np.float64]
 Outcome = Literal["holds", "rejected", "open"]
 
@@ -115,18 +116,25 @@ class Tested:
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean of paired differences with its standard error, and the class that loses most."""
+    """A mean of paired differences with its standard error, and the class that loses most.
+
+    worst_z is the sum of that class's differences over the root of the sum of their squares. Of a
+    distribution that is symmetric about 0 it is below −z with a probability of at most exp(−z²/2),
+    however few data there are (Efron 1969); a t statistic of few data that all lose the same is not
+    so bounded.
+    """
 
     mean: float
     error: float
     worst: float = 0.0
     worst_error: float = 0.0
+    worst_z: float = 0.0
 
     @classmethod
     def of(cls, one: FloatArray, other: FloatArray, classes: npt.NDArray[Any]) -> Difference:
         """Of `one` − `other`, datum by datum."""
         gap = one - other
-        worst, worst_error, least = 0.0, 0.0, math.inf
+        worst, worst_error, worst_z, least = 0.0, 0.0, 0.0, math.inf
         for label in np.unique(classes):
             mine = gap[classes == label]
             if len(mine) < 5:
@@ -135,7 +143,8 @@ class Difference:
             score = float(mine.mean()) / max(error, 1e-12)
             if mine.mean() < 0 and score < least:
                 worst, worst_error, least = float(mine.mean()), error, score
-        return cls(float(gap.mean()), _standard_error(gap), worst, worst_error)
+                worst_z = float(mine.sum() / np.linalg.norm(mine))
+        return cls(float(gap.mean()), _standard_error(gap), worst, worst_error, worst_z)
 
     def surely_above(self, bound: float, z: float) -> bool:
         return self.mean - z * self.error > bound
@@ -338,11 +347,12 @@ class Comparison:
         margin, slight = rule.tolerance * known, rule.slight * known
         familiar = weaker.told[name] <= rule.familiar
         harmed = self._harms(averaging, known)
+        ruined = harmed and self._surely_harms(averaging)
         imposing = self._imposing(name, weaker)
-        costs = averaging.surely_below(-margin, z) or harmed
+        costs = averaging.surely_below(-margin, z) or ruined
         if against in self.learned and familiar and costs:
-            reason = "averaging predictions over it costs" + (" in one class" if harmed else "")
-            chance = 0.0 if harmed else averaging.probability_above(-margin)
+            reason = "averaging predictions over it costs" + (" in one class" if ruined else "")
+            chance = 0.0 if ruined else averaging.probability_above(-margin)
             return Finding(name, against, "rejected", chance, averaging, imposing, margin, reason)
         if imposing is None:
             return None
@@ -362,7 +372,7 @@ class Comparison:
             imposing.surely_above(-margin, z)
             and imposing.mean > -slight
             and not imposed_harm
-            and not (familiar and averaging.mean < -margin)
+            and not (familiar and (harmed or averaging.mean < -margin))
         ):
             outcome = "holds"
             reason = "imposing it costs nothing"
@@ -378,14 +388,16 @@ class Comparison:
                 "averaging predictions over it costs nothing, but its own network predicts worse: "
                 "it may need more epochs"
             )
-        elif imposed_harm or imposing.surely_below(-slight, z):
+        elif imposing.surely_below(-slight, z) or (imposed_harm and self._surely_harms(imposing)):
             outcome = "rejected"
             reason = "imposing it costs predictions" + (" in one class" if imposed_harm else "")
             probability = 0.0 if imposed_harm else imposing.probability_above(-slight)
         else:
             reason = "the held-out data cannot tell"
             probability = min(
-                averaging.probability_above(-margin), imposing.probability_above(-margin)
+                averaging.probability_above(-margin),
+                imposing.probability_above(-margin),
+                0.5 if harmed or imposed_harm else 1.0,
             )
         return Finding(name, against, outcome, probability, averaging, imposing, margin, reason)
 
@@ -411,10 +423,18 @@ class Comparison:
         return Difference.of(self.tested[name].scores, weaker.scores, self.classes)
 
     def _harms(self, difference: Difference, known: float) -> bool:
-        """Whether some class surely loses more than it may."""
-        z = NormalDist().inv_cdf(1 - self.claims.level / max(len(np.unique(self.classes)), 1))
+        """Whether some class seems to lose more than it may: nothing is asserted then."""
+        z = NormalDist().inv_cdf(1 - self.claims.level / self._labels)
         floor = -self.claims.class_loss * known
         return difference.worst + z * difference.worst_error < floor
+
+    def _surely_harms(self, difference: Difference) -> bool:
+        """Whether the class that loses most has enough data to say so: then it is rejected."""
+        return difference.worst_z < -math.sqrt(2 * math.log(self._labels / self.claims.level))
+
+    @cached_property
+    def _labels(self) -> int:
+        return max(len(np.unique(self.classes)), 1)
 
 
 def _unknown(name: str) -> Finding:

@@ -34,6 +34,7 @@ from groupella.nn.nonlinearity import nonlinearity, permutes_entries
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.paths import DenseBasis
 from groupella.nn.pooling import Centre, GlobalPool
+from groupella.nn.shared_maps import LARGEST_INPUT
 from groupella.nn.standardise import InUnits, Standardise
 
 from ._recipe import remembered
@@ -254,16 +255,15 @@ def _block_maxima(dim: int) -> nn.Module:
 def _dense(
     symmetry: Symmetry, lattice: Lattice, in_channels: int, outputs: int, width: int
 ) -> InvariantNet:
-    """Two hidden layers of all equivariant maps; as wide as `MOST_DENSE` weights allow."""
+    """Two hidden layers of all equivariant maps; as wide as weights and curvature allow."""
     groups = GroupSet(symmetry)
     inputs = space = groups.space(lattice, in_channels, "trivial")
     parts: dict[str, list[nn.Module]] = {n: [] for n in ("layers", "norms", "activations", "pools")}
     for _ in range(2):
         one = groups.space(lattice, 1)
         maps = DenseBasis(one, one, symmetry).weight.shape[2]
-        channels = max(
-            min(2 * width, int((MOST_DENSE / maps) ** 0.5), MOST_FEATURES // one.size), 2
-        )
+        most = (int((MOST_DENSE / maps) ** 0.5), MOST_FEATURES // one.size, LARGEST_INPUT // maps)
+        channels = max(min(2 * width, *most), 2)
         after = groups.space(lattice, channels)
         parts["layers"].append(ResidualPathway(space, after, groups))
         permutes = permutes_entries(after)

@@ -348,6 +348,40 @@ def test_a_class_that_imposing_harms_rejects_whatever_the_mean() -> None:
     assert "in one class" in found["z2"].reason
 
 
+def few(world: World, loss: float, count: int) -> Any:
+    """What averaging costs: nothing, but for a class of `count` data, which all lose alike."""
+    gap = world.gap(0.1)
+    world.classes = np.where(np.arange(len(gap)) < count, 9, world.classes)
+    gap[:count] = -loss + 0.01 * world.jitter(1.0)[:count]
+    return gap
+
+
+@pytest.mark.parametrize(
+    ("count", "outcome", "verdict"), [(8, "open", "undecided"), (40, "rejected", "none")]
+)
+def test_a_class_of_few_data_keeps_a_symmetry_open_and_does_not_reject_it(
+    count: int, outcome: str, verdict: str
+) -> None:
+    world = World()
+    free = Scores(world.free, {"z2": world.free + few(world, 0.6, count)}, {"z2": 0.5})
+    z2 = world.free + world.gap(0.1)
+    judgement, found = world.judge({FREE: free, "z2": Scores(z2, {"z2": z2}, {"z2": 0.5})})
+    assert (found["z2"].outcome, judgement.verdict) == (outcome, verdict)
+    assert found["z2"].probability <= 0.5
+
+
+def test_classes_of_few_data_that_obey_a_symmetry_are_rarely_rejected() -> None:
+    """Averaging two probabilities that are exchangeable: 40 classes of 8 data, one in a hundred."""
+    rng = np.random.default_rng(0)
+    classes, rejected = np.repeat(np.arange(40), 8), 0
+    level = math.sqrt(2 * math.log(40 / 0.01))
+    for _ in range(300):
+        one, other = rng.beta(0.4, 0.4, (2, len(classes)))
+        both = np.log((one + other) / 2)
+        rejected += Difference.of(both, np.log(one), classes).worst_z < -level
+    assert rejected <= 3
+
+
 def test_what_averaging_rejects_needs_no_network() -> None:
     world = World()
     costs = Scores(world.free, {"z2": world.free + world.gap(-0.5)}, {"z2": 0.5})

@@ -28,6 +28,7 @@ from groupella.groups import (
 )
 from groupella.networks import InvariantNet, fold, invariant_net
 from groupella.nn.normalisation import ChannelNorm
+from groupella.nn.paths import DenseBasis
 from groupella.testing import equivariance_error
 
 SITES = np.arange(36).reshape(6, 6)
@@ -202,3 +203,14 @@ def test_layers_that_cannot_obey_more_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=match):
         invariant_net(symmetry, (8, 8), 1, 2, **options)
+
+
+def test_a_small_group_on_many_sites_still_has_curvature() -> None:
+    """512 maps of one channel to itself: with 27 channels the factors would have 13,824 rows."""
+    sites = np.arange(64).reshape(8, 8)
+    rows = Symmetry.from_generators("rows", (8, 8), [np.roll(sites, 1, axis=1).ravel()])
+    network = invariant_net(rows, (8, 8), 1, 3)
+    paths = [m for m in network.modules() if isinstance(m, DenseBasis)]
+    assert len(paths) == 3
+    for path in paths:
+        path.shared_maps()  # raises above 4,096 rows

@@ -12,6 +12,7 @@ Some maps are block-diagonal, with a matrix and inputs for each block:
 out[n, b, s] = U_b in[n, b, s].
 """
 
+from ._basis import LARGEST_INPUT as LARGEST_INPUT
 from ._basis import BasisMap as BasisMap
 from ._bias import BiasMap as BiasMap
 from ._bias import exact_blocks as exact_blocks
