@@ -12,9 +12,11 @@ import logging
 import math
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,10 +35,16 @@ from ._errors import DataArgumentError, DataError
 _CHUNK = 1 << 16
 _TIMEOUT = (10, 60)  # seconds to connect, seconds without a byte
 _CONNECTIONS = 20  # per mirror
+_SLOWEST = 5_000  # bytes per second, on average
+_PATIENCE = 60.0  # seconds before a mirror is called too slow
 
 
 class _TooMuchError(requests.RequestException):
     """A mirror sends more than the file has."""
+
+
+class _TooSlowError(requests.RequestException):
+    """A mirror sends so few bytes that the file would take hours."""
 
 
 def download(item: Download, mirrors: Iterable[str], folder: Path, progress: bool = True) -> Path:
@@ -83,6 +91,22 @@ def _from_first_good_mirror(
     )
 
 
+class _Deadline:
+    """A mirror may take a minute, and then as long as the slowest connection for its bytes."""
+
+    def __init__(self, there: int) -> None:
+        self.there, self.started = there, time.monotonic()
+
+    def check(self, received: int) -> None:
+        """Raise if the bytes since the start, over all connections, came too slowly."""
+        passed = time.monotonic() - self.started
+        if passed > _PATIENCE + max(received - self.there, 0) / _SLOWEST:
+            raise _TooSlowError(
+                f"it sent {received - self.there:,} bytes in {passed:.0f} s, less than "
+                f"{_SLOWEST:,} a second"
+            )
+
+
 @dataclass(frozen=True)
 class _Resuming:
     """A pooch downloader that keeps the bytes received in `part` and requests only the rest."""
@@ -93,10 +117,10 @@ class _Resuming:
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
         with _bar(self.item, url, self.progress) as (bar, task):
-            left = _CONNECTIONS
+            left, deadline = _CONNECTIONS, _Deadline(self._received())
             while (before := self._received()) != self.item.size:
                 try:
-                    self._stream(url, bar, task)
+                    self._stream(url, bar, task, deadline)
                     break
                 except requests.ConnectionError:
                     left -= 1
@@ -108,7 +132,7 @@ class _Resuming:
     def _received(self) -> int:
         return self.part.stat().st_size if self.part.exists() else 0
 
-    def _stream(self, url: str, bar: Progress, task: TaskID) -> None:
+    def _stream(self, url: str, bar: Progress, task: TaskID, deadline: _Deadline) -> None:
         start = self._received() if self._received() < self.item.size else 0
         # Ask for the stored bytes: a .gz must not be unpacked on the way.
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
@@ -122,7 +146,10 @@ class _Resuming:
                 file.seek(start)
                 bar.update(task, completed=start)
                 try:
-                    for chunk in response.raw.stream(_CHUNK, decode_content=False):
+                    for chunk in iter(
+                        partial(response.raw.read1, _CHUNK, decode_content=False), b""
+                    ):
+                        deadline.check(file.tell() + len(chunk))
                         if file.tell() + len(chunk) > self.item.size:
                             self.part.unlink()
                             raise _TooMuchError(f"it sends more than {self.item.size:,} bytes")

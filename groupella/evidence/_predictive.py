@@ -5,15 +5,18 @@ exact): f(x) ~ N(f_MAP(x), s Σ_f(x)), Σ_f from a posterior and s a scale. Pred
 
 - "map": p(y | f), without Σ_f;
 - "probit" (MacKay 1992), for classes: p(y | f / √(1 + π/8 v)), v the variance of each output;
-- "mc": the mean of p(y | f) over draws f from N(f_MAP, s Σ_f).
+- "mc": the mean of p(y | f) over draws f from N(f_MAP, s Σ_f);
+- "calibrated", for classes: p(y | f / (T √(1 + π/8 u))), u = max(0, v̄(x)/q − 1), with v̄ the mean
+  variance of the outputs, q its 95 % quantile on held-out data, and T ≥ 1 a temperature.
 
-For a Gaussian likelihood the predictive is N(f, s Σ_f + σ² I), exactly.
+For a Gaussian likelihood the predictive is N(f, s Σ_f + T σ² I), exactly.
 
-The scale. A classifier that fits its training data has next to no curvature left (Λ ≈ 0), so that
-its posterior is nearly its prior, with variances of f in the hundreds, whichever way the curvature
-is computed. Held-out data refute them. `calibrated` therefore fits s to data that the network was
-not trained on, as one fits the temperature of a posterior (Wenzel et al. 2020). Without a scale,
-predictions of classes are those of "map".
+Why "calibrated". A classifier that fits its training data has next to no curvature left (Λ ≈ 0), so
+that its posterior is nearly its prior, with variances of f in the hundreds, whichever way the
+curvature is computed; held-out data refute them. How the variance differs *between* inputs is
+informative nonetheless: it tells strange inputs from usual ones. So only what exceeds the variance
+of held-out data counts, in units of it. Usual predictions stay those of "map", at a temperature if
+held-out data surely ask for one, as one tempers a posterior (Wenzel et al. 2020).
 
 MacKay, "The evidence framework applied to classification networks", Neural Computation 4(5), 1992.
 Wenzel et al., "How good is the Bayes posterior in deep neural networks really?", ICML 2020.
@@ -23,9 +26,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, get_args
 
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from groupella.curvature import evaluation
@@ -35,10 +40,14 @@ from ._evidence import Evidence
 from ._posterior import KroneckerPosterior, Posterior
 from .likelihoods import Likelihood
 
-PredictiveMethod = Literal["map", "probit", "mc"]
+PredictiveMethod = Literal["map", "probit", "mc", "calibrated"]
 SAMPLES = 256
 SCALES = (0.0, *(10 ** (k / 4) for k in range(-20, 5)))
-FREE = 2e-3  # nats per example that a larger scale may cost
+COLDEST, HOTTEST = 1 / 16, 1024.0  # temperatures
+USUAL = 0.95  # quantile of the variance of held-out data
+FREE = 2e-3  # nats per example that calibration may cost
+SURE = 2.0  # nats that a temperature must gain in all: half of a likelihood ratio at 5 %
+WORSE = 0.005  # calibration error that calibration may cost
 
 
 @dataclass(frozen=True)
@@ -66,22 +75,34 @@ class Predictive:
     scale
         The factor s of the covariance; see `calibrated`. None: not known, which counts as 1 where a
         covariance is asked for.
+    temperature, usual
+        T and q, which `calibrated` sets.
     """
 
     def __init__(
-        self, evidence: Evidence, posterior: Posterior | None = None, *, scale: float | None = None
+        self,
+        evidence: Evidence,
+        posterior: Posterior | None = None,
+        *,
+        scale: float | None = None,
+        temperature: float = 1.0,
+        usual: float | None = None,
     ) -> None:
         if scale is not None and not 0 <= scale < math.inf:
             raise ValueError(f"scale must be a number from 0 on, or None; got {scale!r}")
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature must be positive, got {temperature!r}")
         self.evidence = evidence
         self.posterior: Posterior = KroneckerPosterior(evidence) if posterior is None else posterior
-        self.scale = scale
+        self.scale, self.temperature, self.usual = scale, temperature, usual
 
     def calibrated(self, x: Tensor, y: Tensor) -> Predictive:
-        """Return the same predictions with the scale that suits data not used for training.
+        """Return predictions calibrated on data that the network was not trained on.
 
-        Among scales from 10⁻⁵ to 10, and 0, it is the largest that costs at most 0.002 nats per
-        example over the best one: data like these can hardly tell, but stranger inputs gain.
+        Classes are then predicted by "calibrated", but by "map" if on these data that costs more
+        than 0.002 nats per example or 0.005 in calibration error; the temperature is 1 unless
+        another gains two nats in all. Real targets get the temperature of the noise and the scale,
+        from 10⁻⁵ to 10 or 0, that suit these data best; other targets a scale.
 
         Parameters
         ----------
@@ -89,10 +110,44 @@ class Predictive:
             Inputs and targets that the network was not trained on.
         """
         f, covariance = self.posterior.covariance(x)
-        losses = [self._nll(f, s * covariance, y) for s in SCALES]
-        best = min(losses)
-        scale = max(s for s, loss in zip(SCALES, losses, strict=True) if loss <= best + FREE)
-        return Predictive(self.evidence, self.posterior, scale=scale)
+        likelihood, make = self.evidence.likelihood, partial(Predictive, self.evidence)
+        if not likelihood.has_classes:
+            fitted = {s: self._tempered(f, s * covariance, y) for s in SCALES}
+            limit = min(fitted.values())[0] + FREE
+            scale = max(s for s, (loss, _) in fitted.items() if loss <= limit)
+            return make(self.posterior, scale=scale, temperature=fitted[scale][1])
+        nothing = torch.zeros_like(covariance)
+        plain = self._assessed(f[None], y)
+        loss, temperature = self._tempered(f, nothing, y)
+        usual = float(self._variance(f, covariance).mean(1).quantile(USUAL))
+        for t in (temperature, 1.0) if len(y) * (plain.nll - loss) > SURE else (1.0,):
+            found = make(self.posterior, temperature=t, usual=max(usual, 1e-300))
+            softer = self._assessed(found._softened(f, covariance)[None], y)
+            assert softer.ece is not None
+            assert plain.ece is not None
+            if softer.nll <= plain.nll + FREE and softer.ece <= plain.ece + WORSE:
+                return found
+        return make(self.posterior)
+
+    def _tempered(self, f: Tensor, covariance: Tensor, y: Tensor) -> tuple[float, float]:
+        """The least mean −log p(y) over temperatures, and the temperature."""
+        likelihood = self.evidence.likelihood
+        if not likelihood.has_classes and likelihood.log_noise is None:
+            return self._nll(f, covariance, y, 1.0), 1.0
+
+        def loss(log_t: float) -> float:
+            return self._nll(f, covariance, y, math.exp(log_t))
+
+        # Class predictions only become softer: sharper ones are wrong for strange inputs.
+        low, high = (0.0 if likelihood.has_classes else math.log(COLDEST)), math.log(HOTTEST)
+        found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.01})
+        return float(found.fun), math.exp(found.x)
+
+    def _softened(self, f: Tensor, covariance: Tensor) -> Tensor:
+        """Outputs whose predictions are those of "calibrated"."""
+        assert self.usual is not None
+        excess = (self._variance(f, covariance).mean(1) / self.usual - 1.0).clamp(min=0.0)
+        return f / (self.temperature * (1.0 + math.pi / 8.0 * excess).sqrt()).unsqueeze(1)
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return f (N, K) in float64, computed in evaluation mode."""
@@ -133,8 +188,8 @@ class Predictive:
         x
             Inputs of the network.
         method
-            "map", "probit" or "mc"; see the top of this module. By default "mc" if the scale is
-            known, else "map".
+            "map", "probit", "mc" or "calibrated"; see the top of this module. By default
+            "calibrated" after `calibrated`, "mc" if the scale is known, else "map".
         samples, generator
             Number of draws of "mc". Without a generator they are quasi-random and the same for
             every input, so that predictions depend on the input alone.
@@ -153,7 +208,7 @@ class Predictive:
         if noise is None:
             raise TypeError("normal(x) is for a Gaussian likelihood; use probabilities(x)")
         f, covariance = self.latent(x)
-        return f, covariance + noise**2 * torch.eye(f.shape[1]).to(f)
+        return f, covariance + self.temperature * noise**2 * torch.eye(f.shape[1]).to(f)
 
     def interval(self, x: Tensor, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return bounds (N, K) within which each target lies with probability `level`.
@@ -185,8 +240,12 @@ class Predictive:
         likelihood = self.evidence.likelihood
         if likelihood.log_noise is not None and method != "map":
             f, covariance = self.latent(x)
-            return Quality(self._nll(f, covariance, y), None, None)
-        draws = self._draws(x, self._method(method), samples, generator)
+            return Quality(self._nll(f, covariance, y, self.temperature), None, None)
+        return self._assessed(self._draws(x, self._method(method), samples, generator), y, bins)
+
+    def _assessed(self, draws: Tensor, y: Tensor, bins: int = 15) -> Quality:
+        """The quality of predictions by draws (draws, N, K)."""
+        likelihood = self.evidence.likelihood
         nll = _nll_of_draws(likelihood, draws, y)
         p = likelihood.mean(draws).mean(0)
         accuracy = likelihood.accuracy(p, y)
@@ -199,14 +258,17 @@ class Predictive:
     def _method(self, method: PredictiveMethod | None) -> str:
         if method is not None:
             return method
-        return "mc" if self.scale else "map"
+        return "calibrated" if self.usual is not None else "mc" if self.scale else "map"
 
-    def _nll(self, f: Tensor, covariance: Tensor, y: Tensor) -> float:
+    def _nll(self, f: Tensor, covariance: Tensor, y: Tensor, temperature: float) -> float:
         """Mean −log p(y) for f ~ N(f, covariance)."""
         likelihood, noise = self.evidence.likelihood, self.evidence.noise
+        if likelihood.has_classes:
+            return _nll_of_draws(likelihood, f[None] / temperature, y)
         if noise is None:
             return _nll_of_draws(likelihood, _sampled(f, covariance, SAMPLES, None), y)
-        root = torch.linalg.cholesky(covariance + noise**2 * torch.eye(f.shape[1]).to(f))
+        own = temperature * noise**2 * torch.eye(f.shape[1]).to(f)
+        root = torch.linalg.cholesky(covariance + own)
         residual = (y.to(f).reshape(f.shape) - f).unsqueeze(-1)
         white = torch.linalg.solve_triangular(root, residual, upper=False).squeeze(-1)
         logdet = 2.0 * root.diagonal(dim1=1, dim2=2).log().sum(1)
@@ -225,21 +287,34 @@ class Predictive:
         self, x: Tensor, method: str, samples: int, generator: torch.Generator | None
     ) -> Tensor:
         """Outputs (draws, N, K) whose mean prediction is that of `method`."""
-        if method not in ("map", "probit", "mc"):
-            raise ValueError(f"method must be 'map', 'probit' or 'mc', got {method!r}")
+        if method not in get_args(PredictiveMethod):
+            names = ", ".join(map(repr, get_args(PredictiveMethod)))
+            raise ValueError(f"method must be one of {names}, got {method!r}")
         if method == "map":
             return self.outputs(x)[None]
-        if method == "probit":
-            self._check_classes("method='probit'")
+        if method != "mc":
+            self._check_classes(f"method={method!r}")
         f, covariance = self.latent(x)
         if method == "mc":
             return _sampled(f, covariance, samples, generator)
-        # Directions that the likelihood does not see, such as the sum of all logits, have no
-        # curvature and the variance of the prior: they must not soften predictions.
+        if method == "calibrated":
+            if self.usual is None:
+                raise ValueError("method='calibrated' needs held-out data: call calibrated(x, y)")
+            return self._softened(f, covariance)[None]
+        variance = self._variance(f, covariance)
+        return (f @ _seen(self.evidence.likelihood, f) / (1.0 + math.pi / 8.0 * variance).sqrt())[
+            None
+        ]
+
+    def _variance(self, f: Tensor, covariance: Tensor) -> Tensor:
+        """The variance (N, K) of each output, as far as the likelihood sees it.
+
+        Directions that it does not see, such as the sum of all logits, have no curvature and the
+        variance of the prior: they must not soften predictions.
+        """
         seen = _seen(self.evidence.likelihood, f)
-        share = seen.diagonal()
-        variance = (seen @ covariance @ seen).diagonal(dim1=1, dim2=2) / share.square()
-        return (f @ seen / (1.0 + math.pi / 8.0 * variance).sqrt())[None]
+        variance = (seen @ covariance @ seen).diagonal(dim1=1, dim2=2)
+        return variance / seen.diagonal().square()
 
 
 def _seen(likelihood: Likelihood, f: Tensor) -> Tensor:

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from .memory import memory_of_machine
+from groupella._machine import in_gibibytes, memory_of_machine
+
 from .spelling import ArgumentError
 
 if TYPE_CHECKING:
@@ -168,14 +169,11 @@ def check_estimate(found: Sequence[Cost], learns: bool, values: int, batch: int)
     if there is None or total <= there or not found:
         return
     largest = max(found, key=lambda cost: cost.bytes(learns))
-    parts = [f"the largest part, {_size(largest.bytes(learns))}, is {largest.what}"]
+    parts = [f"the largest part, {in_gibibytes(largest.bytes(learns))}, is {largest.what}"]
     if learns and largest.update() > 60:
         parts.append(f"an update of its precisions takes at least {largest.update():.0f} s")
     raise ArgumentError(
-        f"training needs at least {_size(total)}, and this machine has {_size(there)}: "
-        f"{'; '.join(parts)}. Give a smaller --size or --alpha, or other --paths"
+        f"training needs at least {in_gibibytes(total)}, and this machine has "
+        f"{in_gibibytes(there)}: {'; '.join(parts)}. Give a smaller --size or --alpha, or other "
+        "--paths"
     )
-
-
-def _size(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count < 100 * 2**30 else f"{count / 2**30:,.0f} GiB"

@@ -8,9 +8,10 @@ V²/|m| − Σ V²/|n| rows of V² numbers. Channels share it.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from groupella._machine import memory_of_machine
 
 from .spelling import ArgumentError
 
@@ -42,14 +43,6 @@ def largest_need(groups: GroupSet, lattice: tuple[int, ...]) -> Need | None:
             total = NUMBER * max(rows, 0) * maps
             needs.append(Need(member.name, tuple(n.name for n in larger), total))
     return max(needs, key=lambda need: need.bytes, default=None)
-
-
-def memory_of_machine() -> int | None:
-    """Return the bytes of memory of this machine; None if unknown."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 def check_memory(groups: GroupSet, lattice: tuple[int, ...]) -> None:

@@ -17,6 +17,9 @@ from ._fit import Fit as Fit
 from ._fit import Interrupted as Interrupted
 from ._fit import OnEpoch as OnEpoch
 from ._fit import fit as fit
+from ._footprint import Footprint as Footprint
+from ._footprint import TooLargeError as TooLargeError
+from ._footprint import footprint as footprint
 from ._history import EpochRecord as EpochRecord
 from ._history import History as History
 from ._search import Search as Search

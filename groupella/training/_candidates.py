@@ -23,10 +23,11 @@ from groupella.decide.claims import (
     told_apart,
 )
 from groupella.evidence import Evidence, Prior
-from groupella.groups import Element, GroupSet, Symmetry
+from groupella.groups import Element, GroupSet, Symmetry, trivial
 from groupella.networks import InvariantNet, fold, invariant_net
 
 from ._fit import Fit, OnEpoch, fit
+from ._footprint import check_footprint, check_problem, footprint
 from ._scoring import Scoring, Weighted
 from ._settings import Settings
 
@@ -36,6 +37,7 @@ FEWEST, MOST = 8, 80  # epochs
 CHECKPOINT = 5  # epochs: a training takes seconds
 MOTIONS = 8
 CURVATURE_DATA = 200
+MOST_NUMBERS = 1 << 20  # of inputs that are predicted at once
 MOST_TOLD = 500  # held-out data by which moved ones are told apart
 
 
@@ -165,6 +167,21 @@ class CandidateNetworks:
                 depth=plan.depth,
             )
 
+    def check_size(self, groups: GroupSet) -> None:
+        """Raise `TooLargeError` if this machine cannot train the networks, before any is trained.
+
+        All candidates cost about the same; the one that obeys nothing has the largest head.
+        """
+        settings, n = self.settings, len(self.y)
+        training = settings.training(n)
+        shape = tuple(int(size) for size in self.x.shape[1:])
+        if check_problem(groups, shape, settings.width, training.batch_size):
+            free = Plan(trivial())
+            often = training.epochs * n * settings.trainings(groups)
+            held = self.x.numel() * self.x.element_size()
+            found = footprint(self.network(free), shape)
+            check_footprint(found, free.outputs, training.batch_size, held, often)
+
     def train(
         self,
         plan: Plan,
@@ -279,10 +296,11 @@ def split(labels: Tensor, settings: FindSettings, fold: int = 0) -> tuple[Tensor
 
 
 @torch.no_grad()
-def outputs(network: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
-    """The outputs (n, K) of a network, in float64."""
+def outputs(network: nn.Module, x: Tensor) -> Tensor:
+    """The outputs (n, K) of a network, in float64; of large data, no more at once than a batch."""
+    size = max(BATCH, min(500, MOST_NUMBERS // max(x[:1].numel(), 1)))
     with evaluation(network):
-        return torch.cat([network(part).double() for part in torch.split(x, batch)])
+        return torch.cat([network(part).double() for part in torch.split(x, size)])
 
 
 def motions(symmetry: Symmetry, lattice: Sequence[int], seed: int) -> list[Element]:

@@ -133,6 +133,8 @@ def find_symmetry(
     ------
     ValueError
         If all data have the same label.
+    TooLargeError
+        If the networks need more memory than there is, or months. It is a ValueError.
     """
     chosen = settings or FindSettings()
     scoring = _scoring(data[1], task, classes)
@@ -217,6 +219,7 @@ class _Search:
         """A search whose data and networks have been checked."""
         networks = CandidateNetworks(data, scoring, groups, settings, directory, progress, weights)
         search = cls(networks, groups, say or (lambda line: None))
+        networks.check_size(groups)
         for plan in search.plans.values():
             networks.network(plan)  # what cannot be built is refused before any training
         return search

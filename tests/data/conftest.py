@@ -12,7 +12,9 @@ import re
 import struct
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -180,6 +182,7 @@ class Site:
     cuts: list[int] = field(default_factory=list)  # break off after so many bytes, once each
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
+    pause: float = 0.0  # seconds between two bytes
 
 
 def serve(site: Site) -> http.server.ThreadingHTTPServer:
@@ -204,7 +207,13 @@ def serve(site: Site) -> http.server.ThreadingHTTPServer:
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
             end = start + site.cuts.pop(0) if site.cuts else len(content)
-            self.wfile.write(content[start:end])
+            if not site.pause:
+                self.wfile.write(content[start:end])
+                return
+            with suppress(OSError):  # whoever reads gives up
+                for byte in content[start:end]:
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(site.pause)
 
         def log_message(self, *args: object) -> None:
             pass

@@ -8,6 +8,7 @@ import os
 import resource
 import struct
 import sys
+import time
 import zipfile
 import zlib
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from groupella.data import DataError, load
+from groupella.data import DataError, _download, load
 from groupella.data._catalogue import Download
 from groupella.data._download import download
 from groupella.data._own import from_folder, from_npz, read_picture
@@ -209,3 +210,20 @@ def test_a_server_that_sends_a_byte_per_connection_is_given_up(sites, tmp_path: 
     with pytest.raises(DataError, match=r"could not download file\.bin"):
         download(ITEM, [first.url], tmp_path, progress=False)
     assert len(first.asked) == 20
+
+
+def test_a_server_that_drips_is_given_up_for_another(
+    sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then never runs into a limit on the silence between two bytes."""
+    monkeypatch.setattr(_download, "_PATIENCE", 0.3)
+    first, second = sites
+    first.pages["file.bin"] = second.pages["file.bin"] = CONTENT
+    first.pause = 0.02
+    started = time.monotonic()
+    with pytest.raises(DataError, match=r"it sent \d+ bytes in 0 s, less than 5,000 a second"):
+        download(ITEM, [first.url], tmp_path, progress=False)
+    assert time.monotonic() - started < 5
+    download(ITEM, [first.url, second.url], tmp_path, progress=False)
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    assert len(second.asked) == 1

@@ -184,23 +184,42 @@ def test_without_a_scale_classes_are_predicted_by_the_weights_alone() -> None:
             Predictive(evidence, scale=bad)
 
 
-def test_the_scale_is_the_largest_that_held_out_data_allow() -> None:
+def test_a_temperature_is_the_best_one_and_only_where_it_surely_helps() -> None:
     evidence, x, y = classifier()
     wrong = torch.where(torch.rand(40, generator=torch.Generator().manual_seed(0)) < 0.4, 0, y)
-    for weights, labels in ((20.0, wrong), (20.0, y), (1.0, wrong)):
+    for weights, labels in ((20.0, wrong), (0.1, wrong)):
         with torch.no_grad():
             for parameter in evidence.network.parameters():
                 parameter.copy_(torch.randn(parameter.shape) * weights / parameter.shape[-1] ** 0.5)
         evidence.collect((x, y))
         found = Predictive(evidence).calibrated(x, labels)
-        scales = [0.0, *(10 ** (k / 4) for k in range(-20, 5))]
-        losses = [
-            Predictive(evidence, scale=s).quality(x, labels, "mc" if s else "map").nll
-            for s in scales
-        ]
-        allowed = [s for s, loss in zip(scales, losses, strict=True) if loss <= min(losses) + 0.002]
-        assert found.scale == max(allowed)
+        logits = evidence.network(x).detach().double()
+        tried = torch.logspace(0, 3, 3001, dtype=torch.float64)
+        losses = [float(nn.functional.cross_entropy(logits / t, labels)) for t in tried]
+        best = float(tried[int(torch.tensor(losses).argmin())]) if weights > 1 else 1.0
+        assert found.temperature == pytest.approx(best, rel=0.02)
         assert found.quality(x, labels).nll <= losses[0] + 0.002
+
+
+def test_usual_inputs_are_predicted_as_by_the_weights_and_strange_ones_less_surely() -> None:
+    evidence, x, _ = classifier()
+    found = Predictive(evidence).calibrated(x, evidence.network(x).argmax(1))
+    assert (found.scale, found.temperature) == (None, 1.0)
+    both = torch.cat([x, 2 * x])
+    p, plain = found.probabilities(both), found.probabilities(both, "map")
+    _, covariance = found.latent(both)
+    centre = torch.eye(3, dtype=torch.float64) - 1 / 3  # the sum of logits is not seen
+    variance = (centre @ covariance @ centre).diagonal(dim1=1, dim2=2).mean(1) / (2 / 3) ** 2
+    usual = float(variance[:40].quantile(0.95))
+    softer = (1 + math.pi / 8 * (variance / usual - 1).clamp(min=0)).sqrt()[:, None]
+    wanted = (evidence.network(both).detach().double() / softer).softmax(1)
+    torch.testing.assert_close(p, wanted, rtol=1e-5, atol=1e-6)
+    assert int((p[:40] - plain[:40]).abs().amax(1).gt(1e-9).sum()) == 2  # of 40, above 95 %
+    stranger = variance > usual
+    assert int(stranger[40:].sum()) > 2
+    assert bool((p[stranger].amax(1) < plain[stranger].amax(1)).all())
+    with pytest.raises(ValueError, match=r"call calibrated\(x, y\)"):
+        Predictive(evidence).probabilities(x, "calibrated")
 
 
 def regression(seed: int) -> tuple[Evidence, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -236,8 +255,13 @@ def test_intervals_cover_as_often_as_they_say() -> None:
                 low, high = predictive.interval(x, level)
                 inside = ((low <= y) & (y <= high)).double().mean()
                 covered.setdefault((name, level), []).append(float(inside))
-            worse = predictive.calibrated(x, y).quality(x, y).nll - predictive.quality(x, y).nll
-            assert worse <= 0.002
+            calibrated = predictive.calibrated(x[:1000], y[:1000])
+            worse = calibrated.quality(x, y).nll - predictive.quality(x, y).nll
+            assert worse <= 0.01
+            for level in (0.5, 0.9):
+                low, high = calibrated.interval(x, level)
+                inside = float(((low <= y) & (y <= high)).double().mean())
+                assert abs(inside - level) < 0.05, (seed, name, level)  # of every data set
     for (_, level), shares in covered.items():
         assert abs(sum(shares) / len(shares) - level) < 0.05
     with pytest.raises(ValueError, match="level"):

@@ -34,14 +34,44 @@ PATHS = Job(
         "curvature_samples": 1,
     },
 )
-CONFIRM = replace(PATHS, search="confirm", blocks=None, train_size=60, training={"epochs": 4})
+CONFIRM = replace(
+    PATHS, groups="z2,p4", search="confirm", blocks=None, train_size=120, training={"epochs": 6}
+)
 JOBS = {"paths": PATHS, "confirm": CONFIRM}
+# Files whose appearance begins a phase of each job, in order.
+PHASES = {
+    "paths": (
+        "settings.json",
+        "last.safetensors",
+        "network.safetensors",
+        "report.json",
+        "figures/*",
+        "report.html",
+    ),
+    "confirm": (
+        "settings.json",
+        "candidates/free/*.safetensors",
+        "candidates/p4/*.safetensors",
+        "candidates/*layers*/*.safetensors",
+        "candidates/final/*.safetensors",
+        "network.safetensors",
+        "report.json",
+        "figures/*",
+        "report.html",
+    ),
+}
 
 
-def fork(work: Callable[[], object], said: Path, largest_file: int | None = None) -> int:
+def fork(
+    work: Callable[[], object],
+    said: Path,
+    largest_file: int | None = None,
+    user: int | None = None,
+) -> int:
     """Start `work` in a forked process and return its id; its one line of error goes to `said`.
 
-    Exit codes are those of the command line: 2 for a foreseen error, 1 for a traceback.
+    `largest_file` is the size in bytes at which the disk is full; `user` is who works, if root
+    starts it. Exit codes are those of the command line: 2 for a foreseen error, 1 for a traceback.
     """
     child = os.fork()
     if child:
@@ -54,6 +84,9 @@ def fork(work: Callable[[], object], said: Path, largest_file: int | None = None
             os.dup2(nowhere.fileno(), 2)
         if largest_file is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+        descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        if user is not None and os.getuid() == 0:
+            os.setuid(user)
         with stoppable():
             work()
         code = 0
@@ -65,7 +98,6 @@ def fork(work: Callable[[], object], said: Path, largest_file: int | None = None
 
         foreseen = (OSError, ValueError, RunError, FloatingPointError, MemoryError, DataError)
         code = 2 if isinstance(error, foreseen) else 1
-        descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.write(descriptor, f"{type(error).__name__}: {error}".encode()[:900])
     finally:
         os._exit(code)
@@ -77,10 +109,22 @@ def ended(child: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def killed_after(child: int, seconds: float, number: signal.Signals = signal.SIGKILL) -> int:
-    """Send a signal after some time, unless the process has ended; return its exit code."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def killed_after(
+    child: int,
+    seconds: float,
+    number: signal.Signals = signal.SIGKILL,
+    *,
+    place: Path = Path(),
+    phase: str | None = None,
+) -> int:
+    """Send a signal some time after a phase began, unless the process has ended.
+
+    Returns the exit code.
+    """
+    end = None if phase else time.monotonic() + seconds
+    while end is None or time.monotonic() < end:
+        if end is None and any(place.glob(phase or "")):
+            end = time.monotonic() + seconds
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
+import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from groupella.runs import RunError, load
 from tests.faults._work import (
     JOBS,
+    PHASES,
     contents,
     ended,
     fork,
@@ -23,69 +27,120 @@ from tests.faults._work import (
 )
 
 pytestmark = pytest.mark.skipif(not supported(), reason="forks processes and reads /proc")
+NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Kind of job → (seconds it takes, its outcome without faults)."""
+    """Kind of job → (seconds it takes, its outcome without faults).
+
+    It runs here, so that forked processes find all imports done.
+    """
     made: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def make(kind: str) -> tuple[float, dict[str, Any]]:
         if kind not in made:
             place = tmp_path_factory.mktemp(kind) / "run"
             started = time.monotonic()
-            assert ended(fork(lambda: perform(JOBS[kind], place), place.parent / "said")) == 0
+            perform(JOBS[kind], place)
             made[kind] = time.monotonic() - started, outcome(place)
+            for phase in PHASES[kind]:
+                assert any(place.glob(phase)), phase
         return made[kind]
 
     return make
 
 
-def survive(kind: str, kills: int, wanted: Any, tmp_path: Path, seed: int) -> None:
-    """Kill at random moments of a run, over and over, and compare its end."""
+def finish(kind: str, place: Path, expected: dict[str, Any]) -> None:
+    """Let a run that was cut go on to its end, and compare it."""
+    said = place.parent / "said"
+    assert ended(fork(lambda: perform(JOBS[kind], place), said)) == 0, said.read_text()
+    assert outcome(place) == expected
+    assert not list(place.rglob(".*.tmp"))
+
+
+def survive(kind: str, phases: Iterable[str], wanted: Any, place: Path, rng: random.Random) -> int:
+    """Kill a run at a random moment of each phase, compare its end, and count the kills."""
     seconds, expected = wanted(kind)
-    rng = random.Random(seed)
-    done = 0
-    while done < kills:
-        place = tmp_path / f"run-{done}"
-        for _ in range(6):  # a run is killed a few times, then left to finish
-            child = fork(lambda place=place: perform(JOBS[kind], place), tmp_path / "said")
-            code = killed_after(child, rng.uniform(0.0, 0.8 * seconds))
-            if code == 0:
-                break
-            assert code == -signal.SIGKILL, (tmp_path / "said").read_text()
-            done += 1
-        code = ended(fork(lambda place=place: perform(JOBS[kind], place), tmp_path / "said"))
-        assert code == 0, (tmp_path / "said").read_text()
-        assert outcome(place) == expected
-        assert not list(place.rglob(".*.tmp"))
+    kills = 0
+    for phase in phases:
+        child = fork(lambda: perform(JOBS[kind], place), place.parent / "said")
+        moment = rng.uniform(0.0, seconds / len(PHASES[kind]))
+        code = killed_after(child, moment, place=place, phase=phase)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL, (place.parent / "said").read_text()
+        kills += 1
+    finish(kind, place, expected)
+    return kills
 
 
 def test_a_run_survives_kill_9(wanted: Any, tmp_path: Path) -> None:
-    survive("paths", 3, wanted, tmp_path, seed=0)
+    phases = ("last.safetensors", "figures/*")
+    assert survive("paths", phases, wanted, tmp_path / "run", random.Random(0)) >= 1
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("kind", "kills"), [("paths", 12), ("confirm", 12)])
-def test_runs_survive_kill_9_at_random_moments(
+@pytest.mark.parametrize(("kind", "kills"), [("paths", 10), ("confirm", 14)])
+def test_runs_survive_kill_9_in_every_phase(
     wanted: Any, tmp_path: Path, kind: str, kills: int
 ) -> None:
-    survive(kind, kills, wanted, tmp_path, seed=1)
+    rng = random.Random(1)
+    done = 0
+    for number in range(kills):
+        done += survive(kind, PHASES[kind], wanted, tmp_path / f"run-{number}", rng)
+        if done >= kills:
+            break
+    assert done >= kills
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    ("kind", "number", "phase"),
+    [
+        ("paths", signal.SIGHUP, "last.safetensors"),
+        ("paths", signal.SIGTERM, "figures/*"),
+        ("confirm", signal.SIGHUP, "candidates/*layers*/*.safetensors"),
+        ("confirm", signal.SIGTERM, "candidates/final/*.safetensors"),
+        ("confirm", signal.SIGINT, "report.json"),
+    ],
+)
+def test_a_signal_saves_and_the_run_resumes(
+    wanted: Any, tmp_path: Path, kind: str, number: signal.Signals, phase: str
+) -> None:
+    _, expected = wanted(kind)
+    place = tmp_path / "run"
+    child = fork(lambda: perform(JOBS[kind], place), tmp_path / "said")
+    assert killed_after(child, 0.0, number, place=place, phase=phase) == 128 + number
+    finish(kind, place, expected)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", JOBS)
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_the_run_resumes(
-    wanted: Any, tmp_path: Path, kind: str, number: signal.Signals
-) -> None:
-    seconds, expected = wanted(kind)
-    child = fork(lambda: perform(JOBS[kind], tmp_path / "run"), tmp_path / "said")
-    code = killed_after(child, 0.5 * seconds, number)
-    assert code in (0, 128 + number)
-    code = ended(fork(lambda: perform(JOBS[kind], tmp_path / "run"), tmp_path / "said"))
-    assert code == 0, (tmp_path / "said").read_text()
-    assert outcome(tmp_path / "run") == expected
+def test_a_directory_that_becomes_read_only_in_any_phase(wanted: Any, kind: str) -> None:
+    """Another user may read what root's run has written, but not write."""
+    _, expected = wanted(kind)
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    place, said = folder / "run", folder / "said"
+    try:
+        for phase in PHASES[kind]:
+            child = fork(lambda: perform(JOBS[kind], place), said)
+            killed_after(child, 0.0, place=place, phase=phase)
+            before = contents(place)
+            paths = [place, *place.rglob("*")]
+            for path in paths:
+                path.chmod(0o555 if path.is_dir() else 0o444)
+            code = ended(fork(lambda: perform(JOBS[kind], place), said, user=NOBODY))
+            words = said.read_text()
+            assert (code, "\n" in words) == (2, False), words
+            assert "Permission denied" in words or "Read-only" in words, words
+            assert contents(place) == before
+            for path in paths:
+                path.chmod(0o755 if path.is_dir() else 0o644)
+        finish(kind, place, expected)
+    finally:
+        shutil.rmtree(folder)
 
 
 def full_disk(kind: str, limits: list[int], wanted: Any, tmp_path: Path) -> None:
@@ -104,9 +159,7 @@ def full_disk(kind: str, limits: list[int], wanted: Any, tmp_path: Path) -> None
             with pytest.raises(RunError):
                 load(place)
     assert failures > 1
-    code = ended(fork(lambda: perform(JOBS[kind], place), tmp_path / "said"))
-    assert code == 0, (tmp_path / "said").read_text()
-    assert outcome(place) == expected
+    finish(kind, place, expected)
 
 
 def test_a_full_disk_costs_nothing_that_was_saved(wanted: Any, tmp_path: Path) -> None:
