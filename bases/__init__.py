@@ -11,3 +11,7 @@ from ._equivariant import kernel_basis as kernel_basis
 from ._increments import Increments as Increments
 from ._increments import increments as increments
 from ._orbits import Orbits as Orbits
+from ._tied import Padding as Padding
+from ._tied import TiedFilters as TiedFilters
+from ._tied import Ties as Ties
+from ._tied import tied_filters as tied_filters

@@ -8,6 +8,7 @@ fibre_out ⊗ fibre_in ⊗ window.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -73,7 +74,11 @@ def apply(factors: Factors, tensors: FloatArray) -> FloatArray:
                 tensors = tensors * sign.reshape(-1, *[1] * (tensors.ndim - axis - 1))
             tensors = tensors.take(np.argsort(perm), axis=axis)
         else:
-            tensors = np.moveaxis(np.tensordot(tensors, factor, axes=(axis, 1)), -1, axis)
+            shape = tensors.shape
+            flat = tensors.reshape(
+                math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+            )
+            tensors = (factor @ flat).reshape(*shape[:axis], len(factor), *shape[axis + 1 :])
     return tensors
 
 

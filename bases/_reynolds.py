@@ -24,7 +24,7 @@ from ._problem import Factors, Problem, apply, diagonal, orbits_under, restricte
 
 LIMIT = 100_000_000
 _MOST_PRODUCTS = 256
-_SPARSE_BELOW = 0.25
+SPARSE_BELOW = 0.25
 
 
 def character_dimension(problem: Problem) -> int:
@@ -167,4 +167,4 @@ def _assembled(
     lengths = np.concatenate([np.diff(part.indptr) for part in parts])
     indptr = np.concatenate([[0], np.cumsum(lengths)])
     rows = sp.csr_array((data, indices, indptr), (len(lengths), size))
-    return rows if rows.nnz < _SPARSE_BELOW * len(lengths) * size else rows.toarray()
+    return rows if rows.nnz < SPARSE_BELOW * len(lengths) * size else rows.toarray()

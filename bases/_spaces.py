@@ -6,14 +6,21 @@ in fibre_out ⊗ fibre_in ⊗ window, where translations are the identity and th
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from groupella.groups import (
     Element,
     FeatureSpace,
+    Fibre,
+    Infinitesimal,
     Lattice,
     LatticeElement,
     Symmetry,
@@ -21,7 +28,11 @@ from groupella.groups import (
 )
 
 from ._arrays import FloatArray, signed_permutation
-from ._problem import Factor, Factors, Problem
+from ._cache import cached, content_key
+from ._lie import Axes, lie_invariants
+from ._problem import Factor, Factors, Problem, apply
+
+Rows: TypeAlias = "FloatArray | sp.csr_array"
 
 FEW = 5_000
 
@@ -31,8 +42,12 @@ def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symme
     home = _common_home(space_in, space_out, symmetry)
     space_in, space_out = space_in.with_channels(1), space_out.with_channels(1)
 
+    orthogonal = space_in.ambient.is_catalogue or space_in.ambient.is_orthogonal
+
     def factors(g: Element) -> Factors:
-        return (*_channel(space_out, g), *_channel(space_in, g))
+        fibre, sites = _raw_channel(space_in, g)
+        dual = fibre if orthogonal else np.linalg.inv(fibre).T
+        return (*_channel(space_out, g), factor(dual), sites)
 
     def raw(g: Element) -> Factors:
         return (*_raw_channel(space_out, g), *_raw_channel(space_in, g))
@@ -52,6 +67,102 @@ def map_problem(space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symme
         elements=_lazily(raw, lambda: home.elements(symmetry)),
         is_small=lambda: symmetry.is_catalogue or symmetry.has_at_most(FEW, home.lattice),
     )
+
+
+def fibre_terms(fibre: Fibre, algebra: Sequence[Infinitesimal], dual: bool) -> list[Axes]:
+    """dρ of all X of a Lie algebra, by summands and factors of a fibre: (k, n, n) for each."""
+    by_x = [fibre.derivatives(x.fibre) for x in algebra]
+    terms = [
+        [np.array([by_x[k][t][a] for k in range(len(algebra))]) for a in range(len(term))]
+        for t, term in enumerate(by_x[0])
+    ]
+    return [[-m.swapaxes(1, 2) for m in term] for term in terms] if dual else list(terms)
+
+
+def reduced_problem(
+    space_in: FeatureSpace, space_out: FeatureSpace, symmetry: Symmetry
+) -> tuple[Rows, Problem]:
+    """Maps of fibres that the Lie algebra leaves alone, and what is left to solve on them.
+
+    The Lie algebra moves no site. So maps that it leaves alone are N ⊗ (any map of the sites), N
+    the rows of the first result; discrete elements map them among themselves. The problem is that
+    of the discrete elements on coordinates (row of N, site_out, site_in).
+    """
+    if space_in.ambient.key != space_out.ambient.key:
+        raise ValueError(f"{space_in} and {space_out} belong to different sets of groups")
+    algebra = space_in.infinitesimals(symmetry)
+    outs = fibre_terms(space_out.fibre, algebra, dual=False)
+    ins = fibre_terms(space_in.fibre, algebra, dual=True)
+    places_out, places_in = _places(space_out.fibre), _places(space_in.fibre)
+    elements = [g for g in space_in.discrete(symmetry) if not g.is_identity]
+    parts, places = [], []
+    moves: list[list[FloatArray]] = [[] for _ in elements]
+    for i, out in enumerate(outs):
+        for j, into in enumerate(ins):
+            axes = [*out, *into]
+            rows = cached(content_key(("lie", *axes)), lambda axes=axes: lie_invariants(axes))  # type: ignore[misc]
+            assert isinstance(rows, np.ndarray)
+            if not len(rows):
+                continue
+            parts.append(rows)
+            places.append((places_out[i][:, None] * space_in.fibre_size + places_in[j]).ravel())
+            shape = tuple(m.shape[1] for m in axes)
+            for g, blocks in zip(elements, moves, strict=True):
+                blocks.append(_moved(rows, shape, space_out.fibre, space_in.fibre, (i, j), g))
+    size = space_out.fibre_size * space_in.fibre_size
+    count = sum(map(len, parts))
+    generators = tuple(
+        (
+            blocks[0] if len(blocks) == 1 else np.asarray(scipy.linalg.block_diag(*blocks)),
+            _on_sites(space_out, g),
+            _on_sites(space_in, g),
+        )
+        for g, blocks in zip(elements, moves, strict=True)
+        if count
+    )
+    shape = (count, space_out.lattice.size, space_in.lattice.size)
+    if len(parts) == 1 and parts[0].shape[1] == size:
+        found: Rows = parts[0]
+    else:
+        found = _placed_rows(parts, places, size)
+    return found, Problem(shape, 2, generators, (), lambda: (), lambda: (), lambda: False)
+
+
+def _places(fibre: Fibre) -> list[NDArray[np.int64]]:
+    """The components of every summand."""
+    layout = fibre.recipe[2] if fibre.recipe else ()
+    sizes = fibre.tensors.sizes(layout)
+    starts = np.cumsum([0, *sizes])
+    return [np.arange(a, b) for a, b in itertools.pairwise(starts)]
+
+
+def _moved(
+    rows: FloatArray,
+    shape: tuple[int, ...],
+    fibre_out: Fibre,
+    fibre_in: Fibre,
+    which: tuple[int, int],
+    g: Element,
+) -> FloatArray:
+    """A with g·N_b = Σ_a A[a, b] N_a."""
+    factors = fibre_out.factors(g)[which[0]]
+    duals = [np.linalg.inv(m).T for m in fibre_in.factors(g)[which[1]]]
+    moved = apply((*factors, *duals), rows.reshape(len(rows), *shape)).reshape(rows.shape)
+    return np.asarray(rows @ moved.T)
+
+
+def _placed_rows(
+    parts: Sequence[FloatArray], places: Sequence[NDArray[np.int64]], size: int
+) -> sp.csr_array:
+    """Rows at their places in longer ones."""
+    if not parts:
+        return sp.csr_array((0, size))
+    blocks = []
+    for rows, place in zip(parts, places, strict=True):
+        inner = sp.coo_array(np.where(np.abs(rows) < 1e-15, 0.0, rows))
+        entries = (inner.data, (inner.row, place[inner.col]))
+        blocks.append(sp.coo_array(entries, shape=(len(rows), size)))
+    return sp.csr_array(sp.vstack(blocks))
 
 
 def kernel_problem(
@@ -126,12 +237,18 @@ def _point_factor(space: FeatureSpace, g: Element) -> Factor:
     """What an element of a catalogue group does to the fibre of a space that may be generated."""
     if not space.ambient.is_catalogue:
         g = as_site_element(g, space.ambient.fibre_size)
-    return _factor(space.fibre_matrix(g))
+    return factor(space.fibre_matrix(g))
 
 
 def _channel(space: FeatureSpace, g: Element) -> tuple[Factor, Factor]:
     fibre, sites = _raw_channel(space, g)
-    return _factor(fibre), sites
+    return factor(fibre), sites
+
+
+def _on_sites(space: FeatureSpace, g: Element) -> Factor:
+    if not space.lattice.dim:
+        return np.zeros(1, np.int64), None
+    return _raw_channel(space.with_fibre("trivial"), g)[1]
 
 
 def _raw_channel(space: FeatureSpace, g: Element) -> tuple[FloatArray, Factor]:
@@ -143,6 +260,6 @@ def _raw_channel(space: FeatureSpace, g: Element) -> tuple[FloatArray, Factor]:
     return action.fibre, (action.permutation.astype(np.int64), signs)
 
 
-def _factor(matrix: FloatArray) -> Factor:
+def factor(matrix: FloatArray) -> Factor:
     signed = signed_permutation(matrix)
     return matrix if signed is None else signed

@@ -119,8 +119,8 @@ def escnn_kernels(make: str, convolution: str) -> Callable[[], int]:
     return run
 
 
-def emlp_maps(space: FeatureSpace, symmetry: Symmetry) -> Callable[[], int] | None:
-    """Hom(V, V) of the group that the same matrices generate; None without EMLP."""
+def load_emlp() -> tuple[Any, Any] | None:
+    """EMLP's groups and representations, if it is installed."""
     try:
         with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
@@ -129,6 +129,15 @@ def emlp_maps(space: FeatureSpace, symmetry: Symmetry) -> Callable[[], int] | No
     except ImportError as error:
         print(f"EMLP is not here ({error}): its ratio is null")
         return None
+    return groups, reps
+
+
+def emlp_maps(space: FeatureSpace, symmetry: Symmetry) -> Callable[[], int] | None:
+    """Hom(V, V) of the group that the same matrices generate; None without EMLP."""
+    emlp = load_emlp()
+    if emlp is None:
+        return None
+    groups, reps = emlp
     matrices = [space.action(g).matrix().toarray() for g in space.generators(symmetry)]
 
     class Generated(groups.Group):  # type: ignore[misc]

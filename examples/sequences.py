@@ -1,27 +1,31 @@
 """Sequences: does a signal have a direction, and does its place matter?
 
-A pulse with a steep and a flat flank is somewhere on a ring of 16 sites; the label says which flank
-comes first. The place does not matter (translations), the direction does (no reflections). Sets
-work in the same way, with `permutations(n)`.
+A pulse is somewhere on a ring of 16 sites. If the label says which flank of it is steep, the place
+does not matter, but the direction does (shifts: z1). If it says only whether there is a steep
+flank, the direction does not matter either (line_reflections). From the command line:
+
+    python sequences.py flank.npz steep.npz
+    groupella select --data flank.npz --groups z1,line_reflections --epochs 10 --alpha 2
 """
 
-import torch
+import sys
 
-from groupella.groups import GroupSet, line_reflections, translations, trivial
-from groupella.networks import trunk
-from groupella.training import fit
+import numpy as np
 
-torch.manual_seed(0)
-pulse = torch.tensor([3.0, 2.0, 1.0])
-y = torch.randint(2, (300,))
-x = 0.1 * torch.randn(300, 1, 16)
-for signal, label in zip(x, y, strict=True):
-    signal[0, :3] += pulse.flip(0) if label else pulse
-    signal.copy_(signal.roll(int(torch.randint(16, ())), 1))
+import groupella
 
-groups = GroupSet(trivial(), translations(1), line_reflections())
-network = trunk(groups, alpha=3, image_size=16, classes=2, in_channels=1, blocks=[(1, 1), (2, 2)])
-result = fit(network, (x, y), epochs=30, lr=0.01, burn_in=10, prune_from=None, progress=False)
-# With data, each path is really taken out to see what it is worth.
-for layer, verdict in result.selection((x, y)).verdicts.items():
-    print(layer, "obeys", verdict)
+random = np.random.default_rng(0)
+pulses = {"left": [3, 2, 1], "right": [1, 2, 3], "none": [2, 2, 2]}
+flank = random.choice(["left", "right", "none"], size=450)
+x = 0.2 * random.standard_normal((450, 16))
+for signal, name in zip(x, flank, strict=True):
+    signal[:3] += pulses[name]
+    signal[:] = np.roll(signal, random.integers(16))
+steep = np.where(flank == "none", "no", "yes")
+
+tasks = {"flank": flank, "steep": steep}
+for (name, y), file in zip(tasks.items(), [*sys.argv[1:], None, None], strict=False):
+    if file is not None:
+        np.savez(file, x=x, y=y)
+    answer = groupella.select(x, y, "z1,line_reflections", epochs=10, width=16)
+    print(name, "obeys", answer.verdict)

@@ -60,6 +60,12 @@ def replacing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
             shutil.rmtree(stale, ignore_errors=True)
 
 
+def sweep(directory: Path) -> None:
+    """Remove what killed processes left behind in a directory that this one has claimed."""
+    for stale in directory.rglob(".*.tmp"):
+        shutil.rmtree(stale, ignore_errors=True)
+
+
 def file_name(text: str) -> str:
     """Return `text` with everything but letters, digits, - and + replaced by -."""
     return "".join(c if c.isalnum() or c in "-+" else "-" for c in text)

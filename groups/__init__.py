@@ -39,6 +39,9 @@ from ._catalogue import (
     group_names as group_names,
 )
 from ._catalogue import (
+    image_turns as image_turns,
+)
+from ._catalogue import (
     inversion as inversion,
 )
 from ._catalogue import (
@@ -92,12 +95,21 @@ from ._catalogue import (
 from ._catalogue import (
     z2 as z2,
 )
+from ._continuous import about_axis as about_axis
+from ._continuous import from_escnn_group as from_escnn_group
+from ._continuous import lorentz as lorentz
+from ._continuous import orthogonal as orthogonal
+from ._continuous import rotations as rotations
+from ._continuous import scalings as scalings
+from ._continuous import turns as turns
 from ._elements import Element as Element
 from ._elements import LatticeElement as LatticeElement
 from ._elements import SiteElement as SiteElement
 from ._fibre import Fibre as Fibre
+from ._fibre import patch_fibre as patch_fibre
 from ._groupset import GroupSet as GroupSet
 from ._lattice import Lattice as Lattice
+from ._lie import Infinitesimal as Infinitesimal
 from ._matrices import IntMatrix as IntMatrix
 from ._order import as_site_element as as_site_element
 from ._order import is_inside as is_inside
@@ -106,3 +118,6 @@ from ._products import internal as internal
 from ._products import product as product
 from ._space import FeatureSpace as FeatureSpace
 from ._symmetry import Symmetry as Symmetry
+from ._tensors import SCALAR as SCALAR
+from ._tensors import Tensors as Tensors
+from ._tensors import V as V

@@ -63,6 +63,12 @@ def from_escnn(field_type: Any, lattice: Shape = ()) -> FeatureSpace:
         If an element does not move sites exactly.
     """
     gspace = field_type.gspace
+    if gspace.fibergroup.continuous:
+        raise ValueError(
+            f"the continuous group {gspace.fibergroup} does not move the sites of a lattice "
+            "exactly: take a finite subgroup, or test rotations by interpolation "
+            "(groupella.testing.rotation_error)"
+        )
     try:
         table = {array_matrix(gspace.basespace_action(e)): e for e in gspace.fibergroup.elements}
     except (ValueError, AttributeError, TypeError) as error:

@@ -34,6 +34,7 @@ __all__ = [
     "d4",
     "diagonal",
     "flips",
+    "image_turns",
     "inversion",
     "line_reflections",
     "mirror",
@@ -242,6 +243,32 @@ def c4() -> Symmetry:
 def d4() -> Symmetry:
     """Rotations by 90° and mirrors through the array centre, no translations."""
     return Symmetry.catalogue("d4", 2, False, (ROTATION, flip_matrix(1, 2)))
+
+
+@named("se2", meaning="shifts and turns by any angle", n=0, translations=True)
+@named("p16", meaning="shifts and turns by 22.5°", n=16, translations=True)
+@named("p8", meaning="shifts and turns by 45°", n=8, translations=True)
+@named("so2", meaning="turns by any angle about the centre, no shifts", n=0)
+@named("c16", meaning="turns by 22.5° about the centre, no shifts", n=16)
+@named("c8", meaning="turns by 45° about the centre, no shifts", n=8)
+def image_turns(n: int = 0, translations: bool = False) -> Symmetry:
+    """Rotations of an image by 360°/n, or by any angle for n = 0.
+
+    On pixels only quarter turns are exact. Networks obey the others to within an error that is
+    measured and reported, see the guide on continuous groups.
+
+    Parameters
+    ----------
+    n
+        A multiple of 4 from 8, or 0 for all angles.
+    translations
+        Whether shifts of the torus belong to the group as well.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n % 4 or n == 4 or n < 0:
+        raise ValueError(f"images are turned by 360°/n, n = 8, 12, 16, … or 0 for all; got {n!r}")
+    exact = ("p" if translations else "c") + str(n)
+    name = exact if n else "se2" if translations else "so2"
+    return Symmetry.catalogue(name, 2, translations, (ROTATION,), turns=n)
 
 
 @named("d2(diagonal)", meaning="both diagonal reflections, no shifts", diagonal=True)

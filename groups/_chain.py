@@ -5,11 +5,15 @@ and the orbit of p under them, as a tree. An element that maps p to a point of t
 back along the tree, and so on: it *sifts*. What sifts to the identity is a product of generators,
 so "yes" is a proof. "No" is one if the chain is complete, |G| = Π |orbits|.
 
+Two questions come first, as they need no chain. G preserves its orbits on pairs of points, so what
+does not is not in it. And a group that is transitive on all n points and has a cycle of prime
+length p, n/2 < p < n − 2, has no blocks and contains every even permutation (Jordan 1873).
+
 The chain is built from random elements (Leon 1980), then proved complete, or completed:
 
-cells       G preserves its orbits on pairs of points. Those with the same colours of pairs with
-            0 … p−1 as p contain p's orbit under G_p; where they are no more than the orbit, at
-            every level, |G| cannot be larger. Enough for S_n, wreath products, lattice groups…
+cells       Points with the same orbits of pairs with 0 … p−1 as p contain p's orbit under G_p;
+            where they are no more than the orbit, at every level, |G| cannot be larger. Enough for
+            wreath products, lattice groups…
 Schreier    else the generators of each stabiliser, V(sδ) s U(δ) for all δ in an orbit and all
             generators s of the level, must sift through the levels below (Schreier's lemma).
             Levels have few generators, each in the group of the level above.
@@ -31,7 +35,9 @@ IntArray = NDArray[np.intp]
 _STABILISER_GENERATORS = 4
 _CONSECUTIVE = 20
 _CELLS_BELOW = 3_000
+_COLOURS_FIRST = 1_000  # points, up to which colours cost less than most chains
 _CHUNK = 1 << 22
+_TRIES = 200  # random elements; in S_n one in 1.4 log n has a long cycle of prime length
 
 
 class Chain:
@@ -41,24 +47,30 @@ class Chain:
         self.n = n
         self._one = np.arange(n)
         self.generators = [g for g in generators if not np.array_equal(g, self._one)]
-        self._levels: dict[int, _Level] = {}
         self._rng = np.random.default_rng(0)
-        self._build()
         self._proved = False
 
     @property
     def order(self) -> int:
         """The number of elements, exactly."""
+        if self._has_all_even:
+            return math.factorial(self.n) // (2 if self._is_even else 1)
         self._prove()
-        return self._product()
+        return math.prod(len(level.orbit) for level in self._levels.values())
 
     def fixing(self, count: int) -> bool:
         """Whether some element other than the identity leaves the first ``count`` points alone."""
+        if self._has_all_even:
+            return self.n - count > (2 if self._is_even else 1)
         if not any(p >= count for p in self._levels):
             self._prove()
         return any(p >= count for p in self._levels)
 
     def __contains__(self, g: IntArray) -> bool:
+        if self._has_all_even:
+            return not self._is_even or _is_even(g)
+        if self.n <= _COLOURS_FIRST and not self._preserves_colours(g):
+            return False
         if self._sifts(g):
             return True
         if self._proved or not self._preserves_colours(g):
@@ -66,22 +78,38 @@ class Chain:
         self._prove()
         return self._sifts(g)
 
-    def _product(self) -> int:
-        return math.prod(len(level.orbit) for level in self._levels.values())
+    @cached_property
+    def _is_even(self) -> bool:
+        return all(map(_is_even, self.generators))
 
-    def _build(self) -> None:
+    @cached_property
+    def _has_all_even(self) -> bool:
+        """Whether every even permutation is proved to be an element, by a cycle of prime length."""
+        n = self.n
+        if n < 8 or len(_Level(0, self.generators, n).orbit) < n:
+            return False
+        for _, g in zip(range(_TRIES), self._random(self.generators), strict=False):
+            # No other cycle is as long, so a power of g is this cycle alone.
+            if any(n / 2 < length < n - 2 and _is_prime(length) for length in _cycles(g)):
+                return True
+        return False
+
+    @cached_property
+    def _levels(self) -> dict[int, _Level]:
+        levels: dict[int, _Level] = {}
         generators = self.generators
         while generators:
             point = min(int(np.flatnonzero(g != self._one)[0]) for g in generators)
-            level = self._levels[point] = _Level(point, generators, self.n)
+            level = levels[point] = _Level(point, generators, self.n)
             drawn = (level.to_stabiliser(g) for g in self._random(generators))
             some = [next(drawn) for _ in range(_STABILISER_GENERATORS)]
             generators = [g for g in some if not np.array_equal(g, self._one)]
         passed = 0
         for g in self._random(self.generators) if self.generators else ():
-            passed = passed + 1 if not self._insert(g) else 0
+            passed = passed + 1 if not self._insert(g, levels) else 0
             if passed == _CONSECUTIVE:
                 break
+        return levels
 
     def _random(self, generators: Sequence[IntArray]) -> Iterator[IntArray]:
         """Nearly uniform elements by product replacement (Celler et al. 1995)."""
@@ -95,29 +123,29 @@ class Chain:
             if step >= 40:
                 yield accumulator
 
-    def _residue(self, g: IntArray) -> IntArray:
-        for level in sorted(self._levels):
+    def _residue(self, g: IntArray, levels: dict[int, _Level]) -> IntArray:
+        for level in sorted(levels):
             if (g[:level] != self._one[:level]).any():
                 break
-            brought = self._levels[level].to_stabiliser(g)
+            brought = levels[level].to_stabiliser(g)
             if brought[level] != level:
                 break
             g = brought
         return g
 
     def _sifts(self, g: IntArray) -> bool:
-        return np.array_equal(self._residue(g), self._one)
+        return np.array_equal(self._residue(g, self._levels), self._one)
 
-    def _insert(self, g: IntArray) -> bool:
+    def _insert(self, g: IntArray, levels: dict[int, _Level]) -> bool:
         """Add an element to the chain; False if it was there."""
-        residue = self._residue(g)
+        residue = self._residue(g, levels)
         moved = np.flatnonzero(residue != self._one)
         if not len(moved):
             return False
         point = int(moved[0])
-        if point not in self._levels:
-            self._levels[point] = _Level(point, [], self.n)
-        for p, level in self._levels.items():
+        if point not in levels:
+            levels[point] = _Level(point, [], self.n)
+        for p, level in levels.items():
             if p <= point:
                 level.add(residue)
         return True
@@ -127,7 +155,7 @@ class Chain:
             return
         if not self._cells_are_orbits():
             while (failed := self._failing_schreier_generator()) is not None:
-                self._insert(failed)
+                self._insert(failed, self._levels)
         self._proved = True
 
     @cached_property
@@ -190,6 +218,21 @@ class Chain:
             if len(todo):
                 elements[todo] = _after(back, row[todo], elements[todo])
         return elements
+
+
+def _cycles(g: IntArray) -> list[int]:
+    """The lengths of the cycles."""
+    graph = scipy.sparse.coo_array((np.ones(len(g), np.int8), (np.arange(len(g)), g)))
+    lengths: list[int] = np.bincount(connected_components(graph, directed=False)[1]).tolist()
+    return lengths
+
+
+def _is_even(g: IntArray) -> bool:
+    return (len(g) - len(_cycles(g))) % 2 == 0
+
+
+def _is_prime(n: int) -> bool:
+    return n > 1 and all(n % k for k in range(2, math.isqrt(n) + 1))
 
 
 def _after(table: NDArray[np.int32], rows: IntArray, elements: IntArray) -> IntArray:

@@ -3,7 +3,7 @@
 A :class:`LatticeElement` (M, t) moves the site s to M(s − c) + c + t on the torus, c the array
 centre, so (M, t)(M′, t′) = (MM′, Mt′ + t) on odd and even sizes alike. The space determines what
 it does to a fibre: ρ(M). A :class:`SiteElement` is given by what it does: an orthogonal map of
-the sites (kept as a signed permutation where it is one) together with one of the fibre.
+the sites (kept as a signed permutation where it is one) together with a map of the fibre.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ _PLANE: dict[IntMatrix, str] = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SiteElement:
-    """An orthogonal map of the sites with an orthogonal map of the fibre.
+    """An orthogonal map of the sites with an invertible map of the fibre, mostly orthogonal.
 
     ``sites`` and ``signs`` hold a signed permutation: site s moves to ``sites[s]``, multiplied by
     ``signs[s]``. ``matrix`` holds any other orthogonal map. One of the two is ``None``. Equality
@@ -202,10 +202,10 @@ class SiteElement:
 
     def inverse(self) -> SiteElement:
         if self.sites is None or self.signs is None:
-            return SiteElement(None, None, self.site_matrix.T.copy(), self.fibre.T.copy())
+            return SiteElement(None, None, self.site_matrix.T.copy(), _inverse(self.fibre))
         sites = np.empty_like(self.sites)
         sites[self.sites] = np.arange(len(sites))
-        return SiteElement(sites, self.signs[sites], None, self.fibre.T.copy())
+        return SiteElement(sites, self.signs[sites], None, _inverse(self.fibre))
 
     @property
     def is_identity(self) -> bool:
@@ -237,6 +237,13 @@ class SiteElement:
         text = "".join("(" + " ".join(map(str, c)) + ")" for c in cycles) or "e"
         signed = "±" if (self.signs is not None and (self.signs < 0).any()) else ""
         return signed + (text if len(text) <= 40 else f"{text[:36]}…)")
+
+
+def _inverse(fibre: FloatArray) -> FloatArray:
+    """The transpose where that is the inverse; boosts and scalings are not orthogonal."""
+    if np.abs(fibre @ fibre.T - np.eye(len(fibre))).max(initial=0.0) < 1e-9:
+        return fibre.T.copy()
+    return np.linalg.inv(fibre)
 
 
 def cycles_of(sites: IntArray) -> list[list[int]]:
@@ -282,5 +289,5 @@ def _snap(fibre: FloatArray) -> tuple[FloatArray, bytes]:
     """The fibre map with integer entries made exact, and its key."""
     rounded = np.rint(fibre)
     if np.abs(fibre - rounded).max(initial=0.0) < 1e-9:
-        return rounded + 0.0, rounded.astype(np.int8).tobytes()
+        return rounded + 0.0, rounded.astype(np.int64).tobytes()
     return fibre, fingerprint(fibre)

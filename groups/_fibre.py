@@ -7,7 +7,6 @@ escnn computed numerically is polished to a homomorphism of working precision by
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from ._elements import Element, LatticeElement, SiteElement, signed_permutation
 from ._matrices import IntMatrix, multiply
 from ._points import escnn_group
 from ._symmetry import Symmetry
+from ._tensors import SCALAR, Layout, Tensors, blocks_of
 from .gate import load_group
 
 FloatArray = NDArray[np.float64]
@@ -59,7 +59,7 @@ class Fibre:
     def matrix(self, g: Element) -> FloatArray:
         """ρ(g), F × F."""
         if isinstance(g, LatticeElement):
-            if len(self.point) <= 1 and self.recipe[:1] != ("factors",):
+            if len(self.point) <= 1 and self.recipe[:1] != ("tensors",):
                 return np.eye(self.size)
             if g.point not in self._table:
                 raise ValueError(f"the point group of the fibre {self.name} does not contain {g}")
@@ -68,16 +68,51 @@ class Fibre:
             raise TypeError(f"not a group element: {g!r}")
         if self.name == "trivial":
             return np.ones((1, 1))
-        kind, blocks, total = self.recipe or ("", (), 0)
-        if kind != "factors" or g.fibre.shape[0] != total:
-            raise ValueError(f"{g} does not act on the fibre {self.name} of size {self.size}")
-        parts = (g.fibre[start:stop, start:stop] for start, stop in blocks)
-        return np.asarray(functools.reduce(np.kron, parts))
+        return self.tensors.matrix(self._blocks(g.fibre))
+
+    @property
+    def tensors(self) -> Tensors:
+        """The fibre of a symmetry defined by generators, in terms of those that came with it."""
+        if self.name == "trivial" and not self.recipe:
+            return SCALAR
+        if self.recipe[:1] != ("tensors",):
+            raise ValueError(f"the fibre {self.name} is not made from those of generators")
+        found: Tensors = self.recipe[1]
+        return found
+
+    @property
+    def turns(self) -> int | None:
+        """The number of turns that it is the regular fibre of, 1 for scalars; None for others."""
+        if self.recipe[:1] == ("turns",):
+            return self.size
+        return 1 if self.name == "trivial" else None
+
+    def derivative(self, x: FloatArray) -> FloatArray:
+        """dρ(X), F × F, for a matrix X of a Lie algebra."""
+        return self.tensors.derivative(self._blocks(x))
+
+    def factors(self, g: Element) -> list[list[FloatArray]]:
+        """ρ(g) by summands and their tensor factors."""
+        assert isinstance(g, SiteElement)
+        return self.tensors.factors(self._blocks(g.fibre))
+
+    def derivatives(self, x: FloatArray) -> list[list[FloatArray]]:
+        """dρ(X) by summands and their tensor factors."""
+        return self.tensors.derivatives(self._blocks(x))
+
+    def _blocks(self, matrix: FloatArray) -> dict[str, FloatArray]:
+        layout: Layout = self.recipe[2] if self.recipe else ()
+        if layout and len(matrix) != sum(size for _, size in layout):
+            raise ValueError(
+                f"a matrix of size {len(matrix)} does not act on the fibre {self.name} of size "
+                f"{self.size}"
+            )
+        return blocks_of(matrix, layout)
 
     @property
     def representation(self) -> Any:
         """The escnn ``Representation``; ValueError for the fibre of generators."""
-        if not self.recipe or self.recipe[0] == "factors":
+        if not self.recipe or self.recipe[0] == "tensors":
             raise ValueError(
                 f"the fibre {self.name} was given by generators: escnn does not know it"
             )
@@ -86,7 +121,7 @@ class Fibre:
             return group.trivial_representation
         if self.recipe[0] == "regular":
             return group.regular_representation
-        if self.recipe[0] == "matrices":
+        if self.recipe[0] in ("matrices", "turns"):
             irreps = list(group.irreps())
             order = [table[m] for m in self.point]
             chosen, basis = decompose(
@@ -131,6 +166,8 @@ def make_fibre(ambient: Symmetry, fibre: object) -> Fibre:
     if isinstance(fibre, str) and fibre == "trivial":
         return Fibre("trivial", 1, point, np.ones((len(point), 1, 1)), True, ("trivial",))
     if fibre is None or (isinstance(fibre, str) and fibre == "regular"):
+        if ambient.is_approximate:
+            return _regular_turns(ambient)
         return make_fibre(ambient, "trivial") if len(point) <= 1 else _regular(point)
     group, table = escnn_group(point)
     representation: Any = fibre
@@ -184,8 +221,56 @@ def _regular(point: tuple[IntMatrix, ...]) -> Fibre:
     return Fibre("regular", len(point), point, matrices, True, ("regular",))
 
 
+def patch_fibre(ambient: Symmetry, sides: Sequence[int]) -> Fibre:
+    """The pixels of a patch as the components of a fibre, in row-major order.
+
+    A motion M of the ambient point group moves pixel u of a patch, measured from its centre, to
+    pixel Mu of the patch to which it moves the site. So an image that is cut into patches is a
+    feature space on the lattice of patches, whose point group turns about the centres of patches.
+
+    Raises
+    ------
+    ValueError
+        If the symmetry is given by generators, acts on another number of axes, or exchanges sides
+        of different length.
+    """
+    point, shape = ambient.point, tuple(int(n) for n in sides)
+    if not ambient.is_catalogue or ambient.dim not in (None, len(shape)):
+        raise ValueError(f"{ambient} does not act on patches of {'×'.join(map(str, shape))} pixels")
+    pixels = np.indices(shape).reshape(len(shape), -1)
+    ends = np.array(shape)[:, None] - 1
+    size = pixels.shape[1]
+    matrices = np.zeros((len(point), size, size))
+    for k, m in enumerate(point):
+        moved = (np.array(m).reshape(len(shape), -1) @ (2 * pixels - ends) + ends) // 2
+        if (moved < 0).any() or (moved > ends).any():
+            raise ValueError(
+                f"{ambient} exchanges sides of patches of {'×'.join(map(str, shape))} pixels, "
+                "which must be equal"
+            )
+        matrices[k, np.ravel_multi_index(tuple(moved), shape), np.arange(size)] = 1.0
+    return Fibre("patch", size, point, matrices, True, ("matrices",))
+
+
+def _regular_turns(ambient: Symmetry) -> Fibre:
+    """The regular fibre of n turns, restricted to quarter turns."""
+    if len(ambient.point) != 4:
+        raise ValueError(
+            f"{ambient} has reflections beside turns by other angles; its fibre is 'trivial'"
+        )
+    n = ambient.sampled_turns
+    table = escnn_group(ambient.point)[1]
+    steps = [n // 4 * int(table[m].value) for m in ambient.point]
+    matrices = np.array([np.roll(np.eye(n), step, axis=0) for step in steps])
+    return Fibre(f"regular({n})", n, ambient.point, matrices, True, ("turns", n))
+
+
 def _generator_fibre(ambient: Symmetry, fibre: object) -> Fibre:
-    """The trivial fibre, or the tensor product of some fibres of the generators (None: of all)."""
+    """The trivial fibre, or one made from those of the generators (None: product of all)."""
+    if isinstance(fibre, Tensors):
+        return _tensor_fibre(ambient, str(fibre), fibre)
+    if hasattr(fibre, "change_of_basis") and callable(fibre):
+        return _tensor_fibre(ambient, *_of_escnn(ambient, fibre))
     names = [name for name, _ in ambient.layout]
     wanted = fibre.split("×") if isinstance(fibre, str) else fibre
     if fibre in (None, "generators"):
@@ -196,30 +281,42 @@ def _generator_fibre(ambient: Symmetry, fibre: object) -> Fibre:
         own = "".join(f", {n!r}" for n in names if n)
         own += ", or some of these joined by ×" if len(names) > 1 else ""
         raise ValueError(
-            f"{ambient} is defined by generators: its fibre is 'trivial' or the one that the "
-            f"generators brought along (None{own}), got {fibre!r}"
+            f"{ambient} is defined by generators: its fibre is 'trivial', Tensors, or the one that "
+            f"the generators brought along (None{own}), got {fibre!r}"
         )
-    starts, start = {}, 0
-    for name, size in ambient.layout:
-        starts[name] = (start, start + size)
-        start += size
-    blocks = tuple(starts[name] for name in wanted)
-    size = math.prod(stop - begin for begin, stop in blocks)
+    label = "generators" if wanted == [""] else "×".join(name or "fibre" for name in wanted)
+    return _tensor_fibre(ambient, label, math.prod(map(Tensors.of, wanted), start=SCALAR))
+
+
+def _tensor_fibre(ambient: Symmetry, label: str, tensors: Tensors) -> Fibre:
+    layout = ambient.layout
+    try:
+        size = sum(tensors.sizes(layout))
+    except ValueError as error:
+        raise ValueError(f"{tensors} is no representation of {ambient}: {error}") from None
+    assert ambient.lattice is not None
     maps = [
-        signed_permutation(g.fibre[begin:stop, begin:stop])
-        for g in ambient.site_generators
-        for begin, stop in blocks
+        signed_permutation(factor)
+        for g in ambient.generators(ambient.lattice)
+        for term in tensors.factors(blocks_of(g.fibre, layout))  # type: ignore[attr-defined]
+        for factor in term
     ]
     permutes = all(s is not None and bool((s[1] > 0).all()) for s in maps)
-    label = "generators" if wanted == [""] else "×".join(name or "fibre" for name in wanted)
-    return Fibre(label, size, (), np.zeros((0, size, size)), permutes, ("factors", blocks, start))
+    recipe = ("tensors", tensors, layout)
+    return Fibre(label, size, (), np.zeros((0, size, size)), permutes, recipe)
+
+
+def _of_escnn(ambient: Symmetry, representation: Any) -> tuple[str, Tensors]:
+    from ._continuous import as_tensors
+
+    return as_tensors(ambient, representation)
 
 
 def _checked(ambient: Symmetry, fibre: Fibre) -> Fibre:
     if ambient.is_catalogue:
-        fits = fibre.point == ambient.point and fibre.recipe[:1] != ("factors",)
+        fits = fibre.point == ambient.point and fibre.recipe[:1] != ("tensors",)
     elif fibre.recipe:
-        fits = fibre.recipe[0] == "factors" and fibre.recipe[2] == ambient.fibre_size
+        fits = fibre.recipe[0] == "tensors" and fibre.recipe[2] == ambient.layout
     else:
         fits = fibre.name == "trivial" and not fibre.point
     if not fits:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from ._elements import SiteElement
 from ._faithful import generated_group
 from ._lattice import Lattice
+from ._tensors import Layout
 
 FloatArray = NDArray[np.float64]
-Layout = tuple[tuple[str, int], ...]
 
 _LONGEST_NAME = 200
 _SPECIAL = './\\$[]{}|"`*?'  # in module names, file names, formulas, markup and tables

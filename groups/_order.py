@@ -4,11 +4,13 @@ Catalogue symmetries compare by their translations and point matrices. Where a g
 group is involved, both are taken on its lattice, and every generator of the smaller must be an
 element of the larger. Against a catalogue symmetry that is decided at once: the image of one site
 leaves one candidate for each point matrix. Against a generated group, by a chain of stabilisers on
-points that it permutes faithfully: exact whatever its order.
+points that it permutes faithfully: exact whatever its order. A continuous group contains another if
+its Lie algebra contains the other's, and it contains the other's discrete generators.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -17,10 +19,11 @@ import scipy.linalg
 
 from ._elements import Element, LatticeElement, SiteElement
 from ._faithful import generated_group
-from ._generators import Layout
 from ._lattice import Lattice
+from ._lie import Infinitesimal, closed, contains, spans
 from ._matrices import closure, permutes_unequal_axes
 from ._symmetry import Symmetry
+from ._tensors import Layout, blocks_of
 
 
 def as_site_element(g: Element, fibre_size: int) -> SiteElement:
@@ -39,10 +42,7 @@ def lift(g: Element, own: Layout, layout: Layout) -> SiteElement:
         return as_site_element(g, max(1, sum(size for _, size in layout)))
     if own == layout:
         return g
-    blocks, start = {}, 0
-    for name, size in own:
-        blocks[name] = g.fibre[start : start + size, start : start + size]
-        start += size
+    blocks = blocks_of(g.fibre, own)
     maps = [blocks.get(name, np.eye(size)) for name, size in layout]
     fibre = scipy.linalg.block_diag(*maps) if maps else np.eye(1)
     return SiteElement(g.sites, g.signs, g.matrix, fibre, g.label)
@@ -70,15 +70,19 @@ def is_inside(smaller: Symmetry, larger: Symmetry) -> bool:
     if smaller.is_catalogue and larger.is_catalogue:
         if smaller.dim != larger.dim or (smaller.translations and not larger.translations):
             return False
+        if larger.turns != 0 and (smaller.turns == 0 or larger.turns % smaller.turns):
+            return False
         dim = smaller.dim or 0
         return set(smaller.point_in(dim)) <= set(larger.point_in(dim))
     lattice = common_lattice((smaller, larger))
-    if lattice is None:
+    if lattice is None or smaller.is_approximate:
         return False
     try:
         layout = common_layout((smaller, larger))
     except ValueError:
         return False
+    if smaller.algebra or larger.algebra:
+        return _inside_continuous(smaller, larger, lattice, layout)
     generators = [lift(g, smaller.layout, layout) for g in smaller.generators(lattice)]
     if larger.is_catalogue:
         return all(_in_catalogue(g, larger, lattice) for g in generators)
@@ -87,6 +91,31 @@ def is_inside(smaller: Symmetry, larger: Symmetry) -> bool:
         return True
     group = generated_group(larger.name, lifted, larger.max_order)
     return all(g in group for g in generators)
+
+
+def _inside_continuous(
+    smaller: Symmetry, larger: Symmetry, lattice: Lattice, layout: Layout
+) -> bool:
+    """By Lie algebras, then the discrete generators of the smaller one by one."""
+    around = [x.fibre for x in lifted_algebra(larger, layout)]
+    if not spans(around, [x.fibre for x in lifted_algebra(smaller, layout)]):
+        return False
+    discrete = tuple(discrete_generators(larger, lattice, layout))
+    return all(
+        contains(larger.name, discrete, around, g, larger.max_order)
+        for g in discrete_generators(smaller, lattice, layout)
+    )
+
+
+def lifted_algebra(symmetry: Symmetry, layout: Layout) -> list[Infinitesimal]:
+    """Its Lie algebra on the fibres of ``layout``."""
+    return [x.lifted(symmetry.layout, layout) for x in symmetry.algebra]
+
+
+def discrete_generators(symmetry: Symmetry, lattice: Lattice, layout: Layout) -> list[SiteElement]:
+    """Its generators other than exponentials, on the fibres of ``layout``."""
+    own = symmetry.generators(lattice) if symmetry.is_catalogue else symmetry.site_generators
+    return [lift(g, symmetry.layout, layout) for g in own]
 
 
 def common_lattice(symmetries: Sequence[Symmetry]) -> Lattice | None:
@@ -136,16 +165,37 @@ def joined(symmetries: Sequence[Symmetry], name: str) -> Symmetry:
         dim = dims.pop()
         matrices = {m for s in symmetries for m in s.point}
         translations = any(s.translations for s in symmetries)
-        return Symmetry(name, dim, translations, closure(matrices, dim))
+        turns = math.lcm(*(s.turns for s in symmetries))
+        return Symmetry(name, dim, translations, closure(matrices, dim), turns=turns)
     lattice = common_lattice(symmetries)
+    inexact = [s for s in symmetries if s.is_approximate]
+    if inexact:
+        raise ValueError(
+            f"{_listed(inexact)} turns images by interpolation and goes with groups of the "
+            f"catalogue, not with {_listed([s for s in symmetries if not s.is_catalogue])}"
+        )
     if lattice is None:
         raise ValueError(f"{_listed(symmetries)} do not act on one and the same lattice")
     layout = common_layout(symmetries)
-    lifted = [lift(g, s.layout, layout) for s in symmetries for g in s.generators(lattice)]
+    lifted = [g for s in symmetries for g in discrete_generators(s, lattice, layout)]
+    algebra = closed(
+        [x.fibre for s in symmetries for x in lifted_algebra(s, layout)],
+        [g.fibre for g in lifted],
+    )
     bound = max(s.max_order for s in symmetries)
     generators = tuple(dict.fromkeys(g for g in lifted if not g.is_identity)) or tuple(lifted[:1])
     named = layout if any(label for label, _ in layout) else ()
-    return Symmetry(name, lattice.dim, False, (), lattice, generators, bound, named)
+    return Symmetry(
+        name,
+        lattice.dim,
+        False,
+        (),
+        lattice,
+        generators,
+        bound,
+        named,
+        tuple(map(Infinitesimal, algebra)),
+    )
 
 
 def _listed(symmetries: Sequence[Symmetry]) -> str:

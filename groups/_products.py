@@ -17,7 +17,7 @@ import numpy as np
 from ._elements import SiteElement
 from ._fibre import make_fibre
 from ._lattice import Lattice
-from ._order import common_lattice, common_layout, lift
+from ._order import common_lattice, common_layout, discrete_generators, lift, lifted_algebra
 from ._symmetry import Symmetry
 
 
@@ -127,8 +127,10 @@ def product(first: Symmetry, second: Symmetry, name: str | None = None) -> Symme
                 f"{first} and {second} do not commute ({a.name} and {b.name}), so they have no "
                 "product; for the group that they generate, use GroupSet.join"
             )
-    generators = tuple(g for g in (*parts[0], *parts[1]) if not g.is_identity)
+    discrete = [g for s in both for g in discrete_generators(s, lattice, layout)]
+    generators = tuple(g for g in discrete if not g.is_identity)
     named = layout if any(label for label, _ in layout) else ()
     bound = max(first.max_order, second.max_order)
-    kept = generators or tuple(parts[0][:1])
-    return Symmetry(name, lattice.dim, False, (), lattice, kept, bound, named)
+    kept = generators or tuple(discrete[:1])
+    algebra = tuple(x for s in both for x in lifted_algebra(s, layout))
+    return Symmetry(name, lattice.dim, False, (), lattice, kept, bound, named, algebra)

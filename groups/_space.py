@@ -23,8 +23,9 @@ from ._elements import Element, LatticeElement, SiteElement
 from ._fibre import Fibre, make_fibre
 from ._generators import valid_name
 from ._lattice import Lattice
+from ._lie import Infinitesimal
 from ._matrices import identity, site_permutation
-from ._order import is_inside, lift
+from ._order import is_inside, lift, lifted_algebra
 from ._symmetry import Symmetry
 
 Tensor = TypeVar("Tensor")
@@ -83,6 +84,16 @@ class FeatureSpace:
         """Generators of a member: a step along each axis, then those of its point group."""
         self._check_member(symmetry)
         return self._lift(symmetry, symmetry.generators(self._home))
+
+    def infinitesimals(self, symmetry: Symmetry) -> tuple[Infinitesimal, ...]:
+        """A basis of the Lie algebra of a member; empty for a finite group."""
+        self._check_member(symmetry)
+        return tuple(lifted_algebra(symmetry, self.ambient.layout))
+
+    def discrete(self, symmetry: Symmetry) -> tuple[Element, ...]:
+        """The generators of a member without those of its Lie algebra."""
+        found = self.generators(symmetry)
+        return found[: len(found) - len(symmetry.algebra)]
 
     def elements(self, symmetry: Symmetry) -> Iterator[Element]:
         """All elements of a member, the identity first."""

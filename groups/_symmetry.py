@@ -2,8 +2,13 @@
 
 Catalogue symmetries are translations (all of the torus, or none) ⋊ a point group of signed
 permutation matrices; they act on every torus of their dimension where the axes that the point group
-exchanges are equally long. Generator-defined ones act on one lattice, by a :class:`SiteElement` for
-each generator.
+exchanges are equally long. Images may also be turned by other angles, which no grid has exactly:
+such a symmetry is its exact part (quarter turns) with ``turns``, and what obeys it obeys the other
+turns to within an error that is measured (`groupella.testing.turning_error`).
+
+Generator-defined ones act on one lattice, by a :class:`SiteElement` for each generator. Continuous
+ones act on the fibres of a lattice by a Lie algebra, an :class:`Infinitesimal` for each of its
+basis vectors, beside such discrete generators.
 """
 
 from __future__ import annotations
@@ -15,13 +20,19 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from ._elements import Element, LatticeElement, SiteElement
 from ._enumerate import enumerate_group
 from ._faithful import generated_group
-from ._generators import Layout, check_name, checked_generators, random_products
+from ._generators import check_name, checked_generators, random_products
 from ._lattice import Lattice
+from ._lie import Infinitesimal, checked_algebra, exponential, random_exponentials
 from ._matrices import IntMatrix, closure, identity, minimal_generators, permutes_unequal_axes
+from ._tensors import Layout
+
+QUARTER_TURN: IntMatrix = ((0, -1), (1, 0))
+_ANY_ANGLE = 16
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +42,10 @@ class Symmetry:
     ``dim`` is ``None`` for the trivial group of no particular dimension. ``point`` is the point
     group: sorted matrices on array coordinates about the array centre. ``lattice`` and
     ``site_generators`` are set for the generator kind only. ``factors`` are the names and sizes of
-    the fibres on which generators act, along the diagonal of their fibre maps.
+    the fibres on which generators act, along the diagonal of their fibre maps. ``algebra`` is a
+    basis of the Lie algebra of a continuous group, see :meth:`from_lie_algebra`. ``turns`` is the
+    number of rotations of an image, 0 for all angles and 1 for none but those of the point group;
+    orders, generators, elements and samples are those of the exact part.
     """
 
     name: str
@@ -42,16 +56,33 @@ class Symmetry:
     site_generators: tuple[SiteElement, ...] = ()
     max_order: int = field(default=100_000, compare=False)
     factors: Layout = ()
+    algebra: tuple[Infinitesimal, ...] = ()
+    turns: int = 1
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        if self.is_approximate and (self.dim != 2 or QUARTER_TURN not in self.point):
+            raise ValueError(
+                f"{self.name}: turns by other angles need images and quarter turns, got dimension "
+                f"{self.dim} and a point group of {len(self.point)} elements"
+            )
+        if self.turns < 0 or (self.is_approximate and self.turns % 4):
+            raise ValueError(
+                f"{self.name}: the number of turns is a multiple of 4, or 0 for all angles, got "
+                f"{self.turns}"
+            )
 
     @classmethod
     def catalogue(
-        cls, name: str, dim: int, translations: bool, generators: Sequence[IntMatrix] = ()
+        cls,
+        name: str,
+        dim: int,
+        translations: bool,
+        generators: Sequence[IntMatrix] = (),
+        turns: int = 1,
     ) -> Symmetry:
         """Translations (or none) of a d-dimensional torus ⋊ the point group of these generators."""
-        return cls(name, dim, translations, closure(generators, dim))
+        return cls(name, dim, translations, closure(generators, dim), turns=turns)
 
     @classmethod
     def from_generators(
@@ -96,6 +127,56 @@ class Symmetry:
         checked, factors = checked_generators(name, torus, generators, fibre, max_order, internal)
         return cls(name, torus.dim, False, (), torus, checked, max_order, factors)
 
+    @classmethod
+    def from_lie_algebra(
+        cls,
+        name: str,
+        generators: Sequence[object],
+        discrete: Sequence[object] = (),
+        *,
+        lattice: Lattice | Sequence[int] | int = (),
+        fibre: str = "V",
+    ) -> Symmetry:
+        """The group of a Lie algebra of matrices, and of discrete elements beside it.
+
+        Parameters
+        ----------
+        name
+            How the group is called in results.
+        generators
+            A basis of the Lie algebra: real n × n matrices X, whose exponentials act on vectors.
+            May be empty where discrete elements are given.
+        discrete
+            Invertible n × n matrices, one for each component that exponentials do not reach (such
+            as a reflection), or generators of a finite subgroup.
+        lattice
+            The lattice, or its shape, at whose sites the vectors are; by default, one site. No
+            element moves a site: multiply with one that does, ``permutations(5) * group``.
+        fibre
+            The name of the vectors' representation; spaces have it, tensors of it and sums of
+            these as fibres, see `groups.V`.
+
+        Raises
+        ------
+        ValueError
+            If the generators do not close to a Lie algebra, if they depend on each other, or if a
+            discrete element is singular or does not map the algebra to itself.
+
+        Examples
+        --------
+        >>> turn = Symmetry.from_lie_algebra("SO(2)", [[[0, -1], [1, 0]]])
+        >>> both = Symmetry.from_lie_algebra("O(2)", [[[0, -1], [1, 0]]], [[[1, 0], [0, -1]]])
+        """
+        check_name(name)
+        torus = Lattice.of(lattice)
+        algebra, elements = checked_algebra(name, list(generators), list(discrete))
+        size = len((algebra or elements)[0])
+        stay = np.arange(torus.size)
+        kept = tuple(SiteElement(stay, None, None, h) for h in elements or [np.eye(size)])
+        infinitesimals = tuple(map(Infinitesimal, algebra))
+        layout = ((fibre, size),)
+        return cls(name, torus.dim, False, (), torus, kept, factors=layout, algebra=infinitesimals)
+
     def __mul__(self, other: Symmetry) -> Symmetry:
         """The product of two symmetries that commute, on one space; see `groups.product`."""
         from ._products import product
@@ -111,6 +192,7 @@ class Symmetry:
                 "dim": self.dim,
                 "translations": self.translations,
                 "point": point,
+                **({"turns": self.turns} if self.is_approximate else {}),
             }
         assert self.lattice is not None
         moves = [
@@ -125,11 +207,15 @@ class Symmetry:
             "generators": moves,
             "fibre": self._fibre_maps(),
             "max_order": self.max_order,
+            **({"algebra": [x.fibre.tolist() for x in self.algebra]} if self.algebra else {}),
+            **({} if self.is_orthogonal else {"orthogonal": False}),
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Symmetry:
         """The inverse of `as_dict`; generators are checked again."""
+        if "algebra" in content or not content.get("orthogonal", True):
+            return _continuous_from_dict(content)
         if "lattice" in content:
             return cls.from_generators(
                 content["name"],
@@ -140,7 +226,8 @@ class Symmetry:
                 internal=True,
             )
         point = tuple(tuple(map(tuple, matrix)) for matrix in content["point"])
-        return cls(content["name"], content["dim"], content["translations"], point)
+        turns = content.get("turns", 1)
+        return cls(content["name"], content["dim"], content["translations"], point, turns=turns)
 
     def _fibre_maps(self) -> Any:
         """The fibre maps as `from_generators` takes them."""
@@ -163,7 +250,31 @@ class Symmetry:
         """Whether the group has one element on every lattice."""
         if self.is_catalogue:
             return not self.translations and len(self.point) <= 1
-        return all(g.is_identity for g in self.site_generators)
+        return not self.algebra and all(g.is_identity for g in self.site_generators)
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether it turns images by angles that no grid has, so that nothing obeys it exactly."""
+        return self.turns != 1
+
+    @property
+    def sampled_turns(self) -> int:
+        """The number of turns by which networks see it: ``turns``, or 16 for all angles."""
+        return self.turns or _ANY_ANGLE
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it has a Lie algebra, so that it has no order and no list of elements."""
+        return bool(self.algebra)
+
+    @property
+    def is_orthogonal(self) -> bool:
+        """Whether it acts by orthogonal matrices, so that norms and isotropic priors keep it."""
+        skew = all(np.abs(x.fibre + x.fibre.T).max() < 1e-9 for x in self.algebra)
+        return skew and all(
+            np.abs(g.fibre @ g.fibre.T - np.eye(len(g.fibre))).max() < 1e-9
+            for g in self.site_generators
+        )
 
     @property
     def layout(self) -> Layout:
@@ -181,15 +292,15 @@ class Symmetry:
     def has_fibre(self) -> bool:
         """Whether the generators act on a fibre of their own (of size 1: by signs)."""
         signed = any(g.fibre[0, 0] < 0 for g in self.site_generators)
-        return bool(self.factors) or self.fibre_size > 1 or signed
+        return bool(self.factors or self.algebra) or self.fibre_size > 1 or signed
 
     @property
     def key(self) -> tuple[object, ...]:
         """The mathematical content, without the name."""
         if self.is_catalogue:
             point = self.point if len(self.point) > 1 else ()
-            return (self.dim if not self.is_trivial else None, self.translations, point)
-        return (self.lattice, self.site_generators, self.factors)
+            return (self.dim if not self.is_trivial else None, self.translations, point, self.turns)
+        return (self.lattice, self.site_generators, self.factors, self.algebra)
 
     def point_in(self, dim: int) -> tuple[IntMatrix, ...]:
         """The point group, as matrices of that dimension (the trivial group has any)."""
@@ -200,22 +311,25 @@ class Symmetry:
         lattice = Lattice.of(lattice)
         if lattice.dim == 0:
             return lattice
+        sites = "×".join(map(str, lattice.shape))
         if not self.is_catalogue:
             if lattice != self.lattice:
-                raise ValueError(f"{self.name} is defined on {self.lattice}, not on {lattice}")
+                own = "" if self.lattice is None else "×".join(map(str, self.lattice.shape))
+                raise ValueError(f"{self.name} is defined on {own} sites, not on {sites}")
         elif self.dim is not None and self.dim != lattice.dim:
             raise ValueError(
-                f"{self.name} acts on {self.dim}-dimensional lattices, {lattice} has {lattice.dim}"
+                f"{self.name} acts on {self.dim}-dimensional lattices, not on {sites} sites"
             )
         elif any(permutes_unequal_axes(m, lattice.shape) for m in self.point):
             raise ValueError(
-                f"{self.name} exchanges axes of different length on {lattice}: rotations by 90° "
-                "and diagonal mirrors need equal sides (flips and p2 do not)"
+                f"{self.name} exchanges axes of different length on {sites} sites: rotations by "
+                "90° and diagonal mirrors need equal sides (flips and p2 do not)"
             )
         return lattice
 
     def order(self, lattice: Lattice | Sequence[int] | int | None = None) -> int:
         """The order on that lattice; ValueError above ``max_order`` for the generator kind."""
+        self._check_finite("order")
         if not self.is_catalogue:
             return len(enumerate_group(self.name, self.site_generators, self.max_order))
         if lattice is None:
@@ -229,17 +343,25 @@ class Symmetry:
         """Whether the group has that many elements or fewer on a lattice; never enumerates them."""
         if self.is_catalogue:
             return self.order(lattice) <= count
+        if self.is_continuous or not self.is_orthogonal:
+            return False
         return generated_group(self.name, self.site_generators, self.max_order).order <= count
 
     def generators(self, lattice: Lattice | Sequence[int] | int) -> tuple[Element, ...]:
-        """Generators on that lattice: one step along each axis, then those of the point group."""
+        """Generators on that lattice: one step along each axis, then those of the point group.
+
+        Of a continuous group: the discrete ones, then exp X for every X of its Lie algebra. They
+        generate a dense subgroup.
+        """
         lattice = self.check_lattice(lattice)
         if not self.is_catalogue:
-            return self.site_generators
+            degree = self.site_generators[0].degree
+            return (*self.site_generators, *(exponential(x, degree) for x in self.algebra))
         return _lattice_generators(self.translations, self.point, self.dim, lattice)
 
     def elements(self, lattice: Lattice | Sequence[int] | int) -> Iterator[Element]:
         """All elements on that lattice, the identity first."""
+        self._check_finite("list of elements")
         lattice = self.check_lattice(lattice)
         if not self.is_catalogue:
             yield from enumerate_group(self.name, self.site_generators, self.max_order)
@@ -253,11 +375,21 @@ class Symmetry:
     def sample(
         self, lattice: Lattice | Sequence[int] | int, n: int, seed: int = 0
     ) -> tuple[Element, ...]:
-        """n random elements: uniform in the catalogue, else long random products of generators."""
+        """n random elements: uniform in the catalogue, else long random products of generators.
+
+        Of a continuous group, such products times random exponentials.
+        """
         lattice = self.check_lattice(lattice)
         rng = np.random.default_rng(seed)
         if not self.is_catalogue:
-            return tuple(random_products(self.site_generators, n, rng))
+            if not self.algebra:
+                return tuple(random_products(self.site_generators, n, rng))
+            first = self.site_generators[0]
+            moved = [first.identity_like()] * n
+            if not all(g.is_identity for g in self.site_generators):
+                moved = random_products(self.site_generators, n, rng)
+            turned = random_exponentials(self.algebra, first.degree, n, rng)
+            return tuple(a * b for a, b in zip(moved, turned, strict=True))
         points = self.point_in(lattice.dim)
         chosen = rng.integers(len(points), size=n)
         high = lattice.shape if self.translations else (1,) * lattice.dim
@@ -267,8 +399,44 @@ class Symmetry:
             for k, shift in zip(chosen, shifts, strict=True)
         )
 
+    def _check_finite(self, what: str) -> None:
+        if self.is_continuous:
+            raise ValueError(
+                f"{self.name} is continuous: it has no {what}; take generators or a sample"
+            )
+
     def __repr__(self) -> str:
         return self.name
+
+
+def _continuous_from_dict(content: Mapping[str, Any]) -> Symmetry:
+    """What `as_dict` wrote of a group with a Lie algebra, or of one that is not orthogonal."""
+    lattice = Lattice.of(tuple(content["lattice"]))
+    moves = [np.asarray(m) for m in content["generators"]]
+    fibres = content["fibre"]
+    layout = tuple((name, len(maps[0])) for name, maps in fibres.items())
+    elements = tuple(
+        SiteElement(
+            move.astype(np.intp) if move.ndim == 1 else None,
+            None,
+            move.astype(float) if move.ndim == 2 else None,
+            np.asarray(scipy.linalg.block_diag(*(maps[k] for maps in fibres.values()))),
+        )
+        for k, move in enumerate(moves)
+    )
+    algebra = [np.array(x, float) for x in content.get("algebra", [])]
+    checked_algebra(content["name"], algebra, [g.fibre for g in elements])
+    return Symmetry(
+        content["name"],
+        lattice.dim,
+        False,
+        (),
+        lattice,
+        elements,
+        content["max_order"],
+        layout,
+        tuple(map(Infinitesimal, algebra)),
+    )
 
 
 @lru_cache(maxsize=1024)

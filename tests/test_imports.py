@@ -138,4 +138,6 @@ def test_importing_groupella_costs_at_most_a_second_on_top_of_torch() -> None:
         "import groupella, groupella.groups, groupella.bases\n"
         "print(time.process_time() - start)"
     )
-    assert float(subprocess.check_output([sys.executable, "-c", code], text=True)) < 1
+    # Other work on the machine only adds to it.
+    times = (float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
+    assert any(seconds < 1 for seconds in times)

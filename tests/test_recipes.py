@@ -130,4 +130,5 @@ def test_a_path_is_one_class_and_its_name(monkeypatch: pytest.MonkeyPatch, tmp_p
     layers = load(tmp_path).content.selection.layers
     assert {path.path for layer in layers for path in layer.paths} == {"LOW", "CONV"}
     first = next(path for path in layers[0].paths if path.path == "LOW")
-    assert first.parameters == 8 * (64 + 16)  # of 8×8 images and one channel, pooled to 4×4
+    # Of 8×8 images and one channel, pooled to 4×4, with an offset for each site.
+    assert first.parameters == 8 * (64 + 16) + 16

@@ -22,9 +22,9 @@ def planted(
     preset: Annotated[
         str,
         typer.Option(
-            help="quick (minutes), hour, full (hours), noisy (linear, noise to 300 %), basin "
-            "(deep, starting at the teacher), small (deep, three seeds), fresh (deep, a seed "
-            "that no choice was made on)."
+            help="quick (minutes), hour, full (hours), noisy (linear, noise to 300 %), few "
+            "(select, 100 and 300 data), basin (deep, starting at the teacher), small (deep, three "
+            "seeds), fresh (deep, a seed that no choice was made on)."
         ),
     ] = "quick",
     part: Annotated[

@@ -19,6 +19,7 @@ from groupella.cli.options import AsJson, DataDir, Epochs, Seed
 from groupella.runs.study import Details, Study
 
 SCALES = ("quick", "hour", "paper")
+BENCHMARKS = ("planted", "peers")  # studies whose rows are cases
 
 
 def studies() -> list[str]:
@@ -29,7 +30,7 @@ def studies() -> list[str]:
 
 def names() -> list[str]:
     """All that can be reproduced."""
-    return [*studies(), "planted"]
+    return [*studies(), "physics", *BENCHMARKS]
 
 
 def reproduce(
@@ -63,11 +64,13 @@ def reproduce(
 
     toy: table 1, digits in quadrants. cifar10: table 2, eleven networks. multigroup: table 3, five
     data sets. separable: roto-translation filters. layers: the structure of each layer. planted:
-    symmetries that are known to be there; `groupella planted` has more presets and options.
+    symmetries that are known to be there; `groupella planted` has more presets and options. peers:
+    thirteen methods of symmetry discovery on the same tasks. physics: laws that obey O(3), SO(3),
+    one axis, O(5), the Lorentz group or nothing.
 
     Presets: quick takes minutes on two cores; hour takes as many epochs per row as fit into an
-    hour, which is measured first (planted: as many cases); paper is the published protocol, meant
-    for a GPU (planted: all cases).
+    hour, which is measured first (planted, peers: more cases); paper is the published protocol,
+    meant for a GPU (planted, peers: all cases).
 
     Examples:
 
@@ -79,6 +82,8 @@ def reproduce(
 
       groupella reproduce planted --preset quick --jobs 2
 
+      groupella reproduce peers --preset quick --json
+
     A failing row does not abort the others. Finished rows are not repeated, and interrupted ones
     resume. The summary in the output directory has all rows that are finished there.
     """
@@ -87,11 +92,16 @@ def reproduce(
 
     place = out or Path("runs") / f"{study}-{preset}-{seed}"
     title = f"{study}, preset {preset}, seed {seed}"
-    if study == "planted":
+    if study in BENCHMARKS:
         for option, given in (("--epochs", epochs), ("--data-dir", data_dir)):
             if given is not None:
-                raise typer.BadParameter(f"the study planted has no {option}")
-        _reproduce_planted(preset, row or [], seed, jobs, place, title, as_json)
+                raise typer.BadParameter(f"the study {study} has no {option}")
+        _reproduce_cases(study, preset, row or [], seed, jobs, place, title, as_json)
+        return
+    if study == "physics":
+        if data_dir is not None:
+            raise typer.BadParameter("the study physics has no --data-dir")
+        _reproduce_physics(preset, row or [], seed, epochs, place, as_json)
         return
     chosen, details = find(study, preset), find_details(study)
     every = chosen.rows(seed)
@@ -119,29 +129,64 @@ def reproduce(
         typer.echo(f"summary: {place / 'summary.md'}")
 
 
-def _reproduce_planted(
-    preset: str, row: list[str], seed: int, jobs: int, place: Path, title: str, as_json: bool
+def _reproduce_cases(
+    study: str,
+    preset: str,
+    row: list[str],
+    seed: int,
+    jobs: int,
+    place: Path,
+    title: str,
+    as_json: bool,
 ) -> None:
-    """Run the planted-symmetry benchmark, whose rows are cases."""
-    from groupella.experiments import planted
-
-    if preset not in planted.SCALES:
-        raise typer.BadParameter(f"no preset {preset!r}; there are {', '.join(planted.SCALES)}")
-    name = planted.SCALES[preset]
-    every = planted.PRESETS[name].cases(seed)
+    """Run a benchmark whose rows are cases: of planted symmetries, or of methods."""
+    package = _module(study)
+    if preset not in package.SCALES:
+        raise typer.BadParameter(f"no preset {preset!r}; there are {', '.join(package.SCALES)}")
+    name = package.SCALES[preset]
+    every = package.PRESETS[name].cases(seed)
     found = chosen_names([case.key for case in every], row)
     cases = [case for case in every if case.key in found]
     with plain_errors("reproduce"), saving(place, ["*.safetensors", "summary.json"]):
         try:
-            planted.run_all(cases, place, jobs, progress=not as_json)
+            package.run_all(cases, place, jobs, progress=not as_json)
         finally:
-            outcomes = planted.finished(every, place)
+            outcomes = package.finished(every, place)
             if outcomes:
-                content = planted.write_summary(place, outcomes, name, title)
+                content = package.write_summary(place, outcomes, name, title)
     if as_json:
-        typer.echo(json.dumps({"study": "planted", **content, "preset": preset}))
+        typer.echo(json.dumps({"study": study, **content, "preset": preset}))
     else:
         typer.echo((place / "summary.md").read_text(encoding="utf-8"))
+        typer.echo(f"summary: {place / 'summary.md'}")
+
+
+def _reproduce_physics(
+    preset: str, row: list[str], seed: int, epochs: int | None, place: Path, as_json: bool
+) -> None:
+    """Run the laws of physics, whose rows are tasks."""
+    from groupella._files import write_text
+    from groupella.experiments import physics
+
+    if preset not in physics.PRESETS:
+        raise typer.BadParameter(f"no preset {preset!r}; there are {', '.join(physics.PRESETS)}")
+    study = physics.PRESETS[preset]
+    if epochs is not None:
+        study = replace(study, training={**study.training, "epochs": epochs})
+    cases = study.cases(seed)
+    found = chosen_names([task for task, _ in cases], row)
+
+    def say(line: str) -> None:
+        typer.echo(line, err=True)
+
+    with plain_errors("reproduce"), saving(place):
+        done = physics.run_all([c for c in cases if c[0] in found], study, place, say)
+        content = physics.summary(done)
+        write_text(place / "summary.md", physics.table(done))
+    if as_json:
+        typer.echo(json.dumps({"study": "physics", "preset": preset, **content}))
+    else:
+        typer.echo(physics.table(done))
         typer.echo(f"summary: {place / 'summary.md'}")
 
 

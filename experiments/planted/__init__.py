@@ -1,12 +1,12 @@
 """The planted-symmetry benchmark: data made with a known symmetry, which the method must name."""
 
 from ._deep import DeepCase as DeepCase
+from ._figure import figure as figure
 from ._linear import LinearCase as LinearCase
 from ._presets import PRESETS as PRESETS
 from ._presets import SCALES as SCALES
 from ._presets import Planted as Planted
 from ._report import calibration as calibration
-from ._report import figure as figure
 from ._report import headline as headline
 from ._report import select_table as select_table
 from ._report import summary as summary

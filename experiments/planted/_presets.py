@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -33,10 +34,14 @@ class Grid:
 
 @dataclass(frozen=True)
 class Tasks:
-    """Every task with every seed; those of MNIST where $GROUPELLA_DATA has it."""
+    """Every task with every seed and number of data, None for as many as the task has.
+
+    Those of MNIST where $GROUPELLA_DATA has it.
+    """
 
     names: tuple[str, ...]
     seeds: Sequence[int]
+    sizes: tuple[int | None, ...] = (None,)
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,9 @@ class Planted:
     def _select(self, first: int) -> Iterator[Case]:
         tasks = self.select or Tasks((), ())
         there = any(name.startswith("mnist-") for name in tasks.names) and has_mnist()
-        for seed in tasks.seeds:
-            for name in tasks.names:
-                if there or not name.startswith("mnist-"):
-                    yield SelectCase(name, first + seed)
+        for seed, n, name in itertools.product(tasks.seeds, tasks.sizes, tasks.names):
+            if there or not name.startswith("mnist-"):
+                yield SelectCase(name, first + seed, n)
 
 
 FIVE = range(5)
@@ -97,8 +101,9 @@ SELECT = Tasks(
         if name not in ("textures-p4m", "footprints-z2", "sets-cyclic8")
         and (name == "mnist-p4" or not name.startswith("mnist-"))
     ),
-    (111,),
+    (112,),
 )
+FEW = tuple(n for n in TASKS if n.startswith(("shapes-", "textures-", "sequences-", "sets-")))
 PRESETS: dict[str, Planted] = {
     # Scalar linear teachers, one seed of deep ones, and one of most tasks of `select`: each part
     # takes minutes on two cores.
@@ -124,6 +129,8 @@ PRESETS: dict[str, Planted] = {
     "noisy": Planted(
         linear=tuple(Grid((10, 30, 100, 300, 1000, 3000), FRESH, s) for s in (0.1, 1.0, 3.0))
     ),
+    # Tasks of `select` with too few data to be sure: what do its probabilities mean?
+    "few": Planted(select=Tasks(FEW, range(120, 122), (100, 300))),
     # The deep cases of `quick`, started from the teacher's weights; on three seeds; and those on a
     # seed that no choice was made on.
     "basin": Planted(deep=(Grid((1500,), (0,), 0.0),), start="teacher"),

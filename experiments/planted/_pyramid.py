@@ -80,7 +80,8 @@ class Pyramid(nn.Module):
         for side, member in zip(SIDES, strict, strict=True):
             after = CANDIDATES.space((side, side), channels)
             before = after if layers else CANDIDATES.space((side, side), 1, "trivial")
-            layer = ResidualPathway(before, after, CANDIDATES, init=init, free="FC")
+            # Teachers have no offsets, and the committed results are of students without.
+            layer = ResidualPathway(before, after, CANDIDATES, init=init, free="FC", offsets=False)
             name = next(m.name for m in CANDIDATES if m.is_trivial)
             layer.paths[name] = GentleFC(before, after)
             layer.reset_parameters()

@@ -1,4 +1,4 @@
-"""Counts of right, wrong and undecided layers, as a table, a figure and a summary.
+"""Counts of right, wrong and undecided layers, as a table and a summary.
 
 A fraction k/n is given with its Wilson interval at 95 %: with z = 1.96,
 
@@ -27,7 +27,6 @@ from ._result import CaseResult, Counts
 from ._select import SELECT_COLUMNS, Tally, gain, select_cells
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from rich.table import Table
 
 Z = 1.959964
@@ -105,7 +104,7 @@ def select_headline(results: Sequence[CaseResult]) -> dict[str, Any]:
         },
         "cpu_seconds": {
             name: round(sum(r.details[f"{name}_seconds"] for r in results))
-            for name in ("select", "grid", "plain")
+            for name in ("select", "grid", "final", "plain")
         },
         "counts": {"select": {"cases": n, **asdict(ours)}},
     }
@@ -272,45 +271,6 @@ def _cells(results: Sequence[CaseResult]) -> Iterator[list[str]]:
             str(counts.dropped),
             f"{sum(r.seconds for r in members):.0f}",
         ]
-
-
-def figure(results: Sequence[CaseResult]) -> Figure:
-    """Right layers and wrong symmetries against n: a line for every part and noise."""
-    from matplotlib.figure import Figure as MatplotlibFigure
-
-    lines: dict[tuple[str, float], list[tuple[int, Counts]]] = defaultdict(list)
-    for (part, n, noise), members in conditions(results).items():
-        lines[part, noise].append((n, Counts.of(members)))
-    drawn = MatplotlibFigure(figsize=(9, 3.6), layout="constrained")
-    axes = drawn.subplots(1, 2, sharex=True)
-    titles = ("most restrictive true group", "wrong symmetry imposed")
-    for panel, title, pick in zip(axes, titles, ("right", "wrong"), strict=True):
-        for (part, noise), points in lines.items():
-            kept = [(n, c) for n, c in points if c.layers]
-            if not kept:
-                continue
-            share = [getattr(c, pick) / c.layers for _, c in kept]
-            limits = [wilson(getattr(c, pick), c.layers) for _, c in kept]
-            errors = [
-                [max(0.0, s - low) for s, (low, _) in zip(share, limits, strict=True)],
-                [max(0.0, high - s) for s, (_, high) in zip(share, limits, strict=True)],
-            ]
-            panel.errorbar(
-                [n for n, _ in kept],
-                share,
-                yerr=errors,
-                marker="o",
-                capsize=3,
-                label=f"{part}, noise {100 * noise:g} %",
-            )
-        panel.set_xscale("log")
-        panel.set_ylim(-0.03, 1.03)
-        panel.set_xlabel("n")
-        panel.set_title(title)
-        panel.grid(alpha=0.3)
-    axes[0].set_ylabel("fraction of layers")
-    axes[0].legend(fontsize=8)
-    return drawn
 
 
 def _fraction(k: int, n: int) -> float | None:

@@ -75,14 +75,8 @@ class Task:
     groups: Callable[[], GroupSet] | None = None
 
 
-def _digits(obeys: str, _: Path, __: int, n: int | None = None) -> dict[str, Any]:
-    return {
-        "data": "digits",
-        "groups": IMAGES,
-        "motion": "p4m",
-        "obeys": obeys,
-        "train_size": n,
-    }
+def _digits(obeys: str, _: Path, __: int, **more: Any) -> dict[str, Any]:
+    return {"data": "digits", "groups": IMAGES, "motion": "p4m", "obeys": obeys, **more}
 
 
 def _mnist(obeys: str, place: Path, seed: int, n: int = 1400, tests: int = 500) -> dict[str, Any]:
@@ -320,7 +314,7 @@ TASKS: dict[str, Task] = {
     },
     "random-labels": Task(UNDECIDED, partial(_own, random_labels, IMAGES)),
     "constant-images": Task(UNDECIDED, partial(_own, constant_images, IMAGES)),
-    "twenty-digits": Task(UNDECIDED, partial(_digits, "p4", n=20)),
+    "twenty-digits": Task(UNDECIDED, partial(_digits, "p4", train_size=20)),
 }
 
 

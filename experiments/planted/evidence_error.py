@@ -46,7 +46,7 @@ def trained(free: str, increments: bool, data: Data, steps: int = STEPS) -> Evid
     """A small network with all paths, fitted to the data, and its evidence."""
     torch.manual_seed(0)
     image, hidden = (CANDIDATES.space((4, 4), c, "trivial") for c in (1, 2))
-    options: dict[str, Any] = {"free": free, "increments": increments, "site_bias": False}
+    options: dict[str, Any] = {"free": free, "increments": increments, "offsets": False}
     network = nn.Sequential(
         ResidualPathway(image, hidden, CANDIDATES, **options),
         nn.Tanh(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from groupella.curvature import evaluation
-from groupella.data import Coding, Inputs
+from groupella.data import Coding, DataError, Inputs
 from groupella.decide.claims import Consequence
+from groupella.evidence import Predictive, restored, stored
+from groupella.evidence.likelihoods import likelihood_of
 from groupella.networks import made_from, recipe
 from groupella.report import ReportContent, consequences_table, sentence, write_report
 from groupella.training import (
@@ -29,6 +32,7 @@ from ._export import export, whole
 
 NETWORK, CONTENT, REPORT = "network.safetensors", "report.json", "report.html"
 BATCH = 500
+UNCERTAINTY = "uncertainty"  # what names of its tensors begin with
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +49,11 @@ class Answer:
         How arrays become inputs of the network, and its outputs become answers.
     fit
         The training of the network; None for an answer that was loaded.
+    temperature
+        What outputs are divided by before they become probabilities, from data that were held out.
+    predictive
+        Predictions with uncertainty, calibrated on those data; None where there are none: with
+        `--paths`, and where the last layer has more than 8,192 features.
     """
 
     content: ReportContent
@@ -52,6 +61,8 @@ class Answer:
     inputs: Inputs
     targets: Coding
     fit: Fit | None = field(default=None, repr=False)
+    temperature: float = 1.0
+    predictive: Predictive | None = field(default=None, repr=False)
 
     @property
     def verdict(self) -> str:
@@ -92,14 +103,37 @@ class Answer:
         return self.targets.decode(self.outputs(x))
 
     def predict_proba(self, x: Any) -> npt.NDArray[np.float64]:
-        """Return the probability of every class or label, (n, K).
+        """Return the probability of every class or label, (n, K), calibrated on held-out data.
+
+        Inputs unlike those that the network has learned from are predicted less surely.
 
         Raises
         ------
         DataError
             For a regression.
         """
-        return self.targets.probabilities(self.outputs(x))
+        if self.predictive is None or self.targets.kind == "regression":
+            return self.targets.probabilities(self.outputs(x) / self.temperature)
+        found: npt.NDArray[np.float64] = self.predictive.probabilities(self.inputs(x)).numpy()
+        return found
+
+    def interval(self, x: Any, level: float = 0.9) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return bounds within which each real target lies with probability `level`.
+
+        Raises
+        ------
+        DataError
+            If the targets are not real, or nothing was held out to calibrate on.
+        """
+        if self.targets.kind != "regression":
+            raise DataError(
+                f"interval is for a regression, and the targets are {self.targets.kind}; use "
+                "predict_proba"
+            )
+        if self.predictive is None:
+            raise DataError("nothing was held out to calibrate intervals on")
+        low, high = self.predictive.interval(self.inputs(x), level)
+        return self.targets.decode(low), self.targets.decode(high)
 
     def score(self, x: Any, y: Any) -> float:
         """Return the accuracy for classes, R² for a regression, or F1 for several labels."""
@@ -119,7 +153,8 @@ class Answer:
     def harden(self) -> nn.Module:
         """Return a plain torch module, which needs no groupella.
 
-        It takes raw inputs (n, channels, *lattice) as floats, and gives logits or targets (n, K).
+        It takes raw inputs (n, channels, *inputs.taken) as floats, and gives logits or targets (n,
+        K).
         """
         return whole(self.network, self.inputs, self.targets)
 
@@ -148,8 +183,12 @@ class Answer:
             "recipe": recipe(self.network),
             "inputs": self.inputs.as_dict(),
             "targets": self.targets.as_dict(),
+            "temperature": self.temperature,
         }
         tensors = dict(self.network.state_dict())
+        if self.predictive is not None:
+            factors, state["uncertainty"] = stored(self.predictive)
+            tensors |= {f"{UNCERTAINTY}/{name}": factor for name, factor in factors.items()}
         save_checkpoint(directory / NETWORK, Checkpoint(tensors, state))
 
     @classmethod
@@ -175,12 +214,27 @@ class Answer:
         saved = load_checkpoint(place / NETWORK)
         try:
             network = made_from(saved.state["recipe"])
-            network.load_state_dict(dict(saved.tensors))
-            inputs, targets = (saved.state[name] for name in ("inputs", "targets"))
-            return cls(content, network, Inputs.from_dict(inputs), Coding.from_dict(targets))
-        except (KeyError, TypeError, RuntimeError) as error:
+            factors = saved.section(UNCERTAINTY)
+            network.load_state_dict(
+                {n: t for n, t in saved.tensors.items() if not n.startswith(f"{UNCERTAINTY}/")}
+            )
+            inputs = Inputs.from_dict(saved.state["inputs"])
+            targets = Coding.from_dict(saved.state["targets"])
+            values, predictive = saved.state.get("uncertainty"), None
+            if values is not None:
+                predictive = restored(network, likelihood_of(targets.kind), factors, values)
+            return cls(
+                content,
+                network,
+                inputs,
+                targets,
+                temperature=_positive(saved.state.get("temperature", 1.0)),
+                predictive=predictive,
+            )
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            line = " ".join(str(error).split())
             raise CheckpointError(
-                f"{place / NETWORK} does not fit this groupella: {error}"
+                f"{place / NETWORK} does not fit this groupella: {line:.200}"
             ) from error
 
     def __str__(self) -> str:
@@ -201,6 +255,12 @@ class Answer:
 def load(directory: str | Path) -> Answer:
     """Return the answer in the directory of a run, or in one that `Answer.save` wrote."""
     return Answer.load(directory)
+
+
+def _positive(value: Any) -> float:
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise TypeError(f"its temperature is {value!r}")
+    return float(value)
 
 
 def _missing(place: Path) -> str:

@@ -8,8 +8,11 @@ torch that takes them. The module is written from the traced graph of the plain 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +56,7 @@ def load(path="{weights}"):
 
 
 class Whole(nn.Module):
-    """A network with its standardisation before and the units of its targets after it."""
+    """A network with size and standardisation before and the units of its targets after it."""
 
     mean: Tensor
     std: Tensor
@@ -64,23 +67,31 @@ class Whole(nn.Module):
         like = next(network.parameters())
 
         def constant(values: tuple[float, ...], *shape: int) -> Tensor:
-            return torch.tensor(values, dtype=like.dtype).view(1, -1, *shape)
+            return torch.tensor(values, dtype=torch.float64).view(1, -1, *shape)
 
+        self.averages = inputs.size is not None
+        if inputs.size is not None:
+            rows, columns = inputs.size.matrices()
+            self.register_buffer("rows", rows)
+            self.register_buffer("columns", columns.mT.contiguous())
+        # In float64: a mean may have more digits than float32, and a deviation be too small for it.
         self.register_buffer("mean", constant(inputs.mean, *ones))
         self.register_buffer("std", constant(inputs.std, *ones))
         self.network = network
         self.scaled = targets.kind == "regression"
         if self.scaled:
-            self.register_buffer("target_mean", constant(targets.mean))
-            self.register_buffer("target_std", constant(targets.std))
+            self.register_buffer("target_mean", constant(targets.mean).to(like))
+            self.register_buffer("target_std", constant(targets.std).to(like))
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.network((x - self.mean) / self.std)
+        if self.averages:
+            x = self.rows @ x.double() @ self.columns  # type: ignore[operator]
+        y: Tensor = self.network(((x - self.mean) / self.std).float())
         return y * self.target_std + self.target_mean if self.scaled else y  # type: ignore[operator]
 
 
 def whole(network: nn.Module, inputs: Inputs, targets: Coding) -> fx.GraphModule:
-    """Return a plain module that takes raw inputs (n, channels, *lattice).
+    """Return a plain module that takes raw inputs (n, channels, *inputs.taken).
 
     Its outputs are logits, or targets in their own units.
     """
@@ -153,8 +164,8 @@ def export(
 
 
 def _onnx(made: fx.GraphModule, inputs: Inputs, path: Path) -> Path:
-    example = torch.zeros(2, inputs.channels, *inputs.lattice)
-    with replacing(path) as temporary:
+    example = torch.zeros(2, inputs.channels, *inputs.taken)
+    with replacing(path) as temporary, _quiet():
         torch.onnx.export(
             made,
             (example,),
@@ -163,8 +174,23 @@ def _onnx(made: fx.GraphModule, inputs: Inputs, path: Path) -> Path:
             output_names=["y"],
             dynamic_shapes=({0: torch.export.Dim("n")},),
             external_data=False,
+            verbose=False,
         )
     return path
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what torch's exporter says about itself: steps, absent torchvision, deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 def _tensors(made: fx.GraphModule) -> dict[str, Tensor]:
@@ -221,7 +247,7 @@ def _source(made: fx.GraphModule, inputs: Inputs, targets: Coding, weights: str)
         title="A network with a selected symmetry, in plain torch.",
         more=" and safetensors" if safe else "",
         weights=weights,
-        shape=", ".join(map(str, (inputs.channels, *inputs.lattice))),
+        shape=", ".join(map(str, (inputs.channels, *inputs.taken))),
         outputs=words[targets.kind],
         imports="\n".join(imports),
         made="\n".join(f"        {line}" for line in lines),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from groupella.data import (
     Axes,
     Coding,
     DataError,
+    Fit,
     ImageData,
     Inputs,
+    Size,
+    array_of,
     axes_of,
     channels_first,
+    chosen_size,
+    floats,
     moments,
+    most_sites,
+    needs_square,
     numbers,
     sample_weights,
+    shown_range,
 )
 from groupella.groups import (
     GroupSet,
@@ -42,6 +51,7 @@ Array = npt.NDArray[Any]
 Groups = GroupSet | Symmetry | str | Iterable[Symmetry | str]
 # What is tried where no groups are given, by the number of axes of the lattice.
 SUGGESTED = {1: ("permutations",), 2: ("z2", "p4"), 3: ("z3", "octahedral")}
+AT_ONCE = 1 << 27  # numbers of x that become floats at a time
 OBLONG = {2: ("z2", "p2"), 3: ("z3", "p-1")}  # where sides differ
 
 
@@ -54,6 +64,9 @@ def select(
     test: Any = None,
     weights: Any = None,
     class_weights: Any = None,
+    blocks: Any = None,
+    size: int | tuple[int, int] | None = None,
+    fit: Fit | None = None,
     title: str | None = None,
     directory: str | Path | None = None,
     progress: bool = False,
@@ -83,6 +96,17 @@ def select(
         Further data (x, y) on which the network is scored after every epoch; they decide nothing.
     weights, class_weights
         A weight for each sample; "balanced", or a weight for each class.
+    blocks
+        A number or name for each sample: samples with the same one belong together, such as images
+        of one patient or augmented copies of one image. They are held out together and count as
+        one in the tests. By default only copies of one another, exact or nearly so.
+    size
+        Height and width to which images are averaged, or the side of a square. By default images
+        stay as they are up to 64×64; larger ones become 32×32, or an oblong of as many pixels. The
+        answer says so, and takes images of the original size.
+    fit
+        How oblong images become square, where a group turns them by 90° or `size` says so: "crop"
+        to the centre (the default), "pad" with zeros, or "stretch".
     title
         The heading of the report.
     directory
@@ -99,9 +123,9 @@ def select(
 
     Raises
     ------
-    ValueError, TypeError
-        If data, targets or groups cannot be understood or do not fit each other, before any
-        training.
+    DataError, ValueError, TypeError
+        If data, targets, groups or settings cannot be understood or do not fit each other, before
+        any training.
 
     Examples
     --------
@@ -111,17 +135,32 @@ def select(
     check_names(settings, FindSettings, "select")
     chosen = FindSettings(**settings)
     array, targets = _arrays(x, y)
+    together = None if blocks is None else _blocks(blocks, len(targets))
     members = _group_set(groups, array)
     axes: Axes = "points" if _names_points(groups) else axes_of(members or ())
-    data = _problem(array, targets, axes, task, weights, class_weights, chosen.seed)
+    data = _problem(
+        array, targets, axes, task, weights, class_weights, chosen.seed, size, fit, members or ()
+    )
+    if data.size is not None and say is not None:
+        say(str(data.size))
     members = members or _group_set(_suggested(data.lattice), array)
     assert members is not None
     if test is not None:
-        test_x, test_y = _arrays(*test) if isinstance(test, tuple | list) else _arrays(test, None)
+        pair = test if isinstance(test, tuple) else (test, None)
+        if len(pair) != 2:
+            raise TypeError(f"test must be a pair (x, y) or a Dataset, got a tuple of {len(pair)}")
+        test_x, test_y = _arrays(*pair)
         data = replace(data, test_x=data.inputs(test_x), test_y=data.targets.encode(test_y))
     heading = title or f"Which of {', '.join(members.names)} do the targets obey?"
     return find(
-        data, members, chosen, title=heading, directory=directory, progress=progress, say=say
+        data,
+        members,
+        chosen,
+        title=heading,
+        blocks=together,
+        directory=directory,
+        progress=progress,
+        say=say,
     )
 
 
@@ -132,6 +171,7 @@ def find(
     *,
     title: str,
     listed: Mapping[str, Any] | None = None,
+    blocks: Tensor | None = None,
     directory: str | Path | None = None,
     progress: bool = False,
     say: Callable[[str], None] | None = None,
@@ -145,14 +185,16 @@ def find(
         What to learn from, the candidates, and how to search.
     title, listed
         The heading of the report, and further settings that it lists.
+    blocks
+        Which samples belong together; see `groupella.training.find_symmetry`.
     directory, progress, say
         As in `select`.
     on_epoch
         Called with each epoch's record and the evidence.
     """
     chosen = settings or FindSettings()
-    for group in groups:
-        group.check_lattice(data.lattice)
+    check_groups(groups, data.lattice)
+    told = dict(listed or asdict(chosen))
     train = (data.train_x, data.train_y)
     found = find_symmetry(
         train,
@@ -161,6 +203,7 @@ def find(
         chosen,
         task=data.targets.kind,
         weights=data.weights,
+        blocks=blocks,
         validation=(data.test_x, data.test_y) if len(data.test_y) else None,
         directory=directory,
         progress=progress,
@@ -173,43 +216,89 @@ def find(
         found.fit,
         found.selection(train),
         title=title,
-        settings={**(listed or asdict(chosen)), **found.fit.settings.as_dict()},
+        settings={**told, **found.fit.settings.as_dict()},
         seed=chosen.seed,
+        held_out=(found.held_out.outputs, found.held_out.targets),
     )
-    content = replace(content, consequences=found.consequences)
-    return Answer(content, found.network, data.inputs, data.targets, found.fit)
+    content = replace(
+        content, consequences=found.consequences, reliability=found.held_out.reliability
+    )
+    return Answer(
+        content,
+        found.network,
+        data.inputs,
+        data.targets,
+        found.fit,
+        found.temperature,
+        found.predictive,
+    )
+
+
+def check_groups(groups: Iterable[Symmetry], lattice: tuple[int, ...]) -> None:
+    """Raise `ValueError` if a group does not act on samples of this lattice."""
+    for group in groups:
+        try:
+            group.check_lattice(lattice)
+        except ValueError as error:
+            if len(set(lattice)) == 1 or not needs_square([group]):
+                raise
+            raise ValueError(
+                f'{error}. fit="crop" (--fit crop) cuts images to their central square; "pad" and '
+                '"stretch" are other ways'
+            ) from error
+
+
+def _blocks(values: Any, n: int) -> Tensor:
+    """Numbers of blocks, from numbers or names."""
+    names = array_of(values, "blocks")
+    if names.shape != (n,):
+        raise DataError(f"blocks must have one entry for each of {n} samples, got {names.shape}")
+    return torch.from_numpy(np.unique(names, return_inverse=True)[1])
 
 
 def _arrays(x: Any, y: Any) -> tuple[Array, Array]:
     """Samples and targets as arrays, from arrays, tensors, a Dataset or a DataLoader."""
-    if y is None:
-        if isinstance(x, DataLoader):
-            batches = [pair_of(batch, "the loader") for batch in x]
-            if not batches:
-                raise DataError("the loader is empty")
-            x, y = (np.concatenate([_array(b[i]) for b in batches]) for i in (0, 1))
-        elif (
-            hasattr(x, "__getitem__")
-            and hasattr(x, "__len__")
-            and not isinstance(x, np.ndarray | Tensor)
-        ):
-            pairs = [pair_of(x[i], "the data set") for i in range(len(x))]
-            if not pairs:
-                raise DataError("the data set is empty")
-            x, y = (np.stack([_array(p[i]) for p in pairs]) for i in (0, 1))
-        else:
+    if isinstance(x, DataLoader | Dataset):
+        if y is not None:
             raise TypeError(
-                f"select(x, y, groups): y is missing, and x is {type(x).__name__}, neither a "
-                "Dataset nor a DataLoader"
+                f"x is a {type(x).__name__}, which holds its own targets: leave out y, as in "
+                "select(x, groups='z2,p4')"
             )
-    samples, targets = numbers(x), _array(y)
+        x, y = _collected(x)
+    elif y is None and isinstance(x, Sequence) and not isinstance(x, str):
+        x, y = _collected(x)
+    elif y is None:
+        raise TypeError(
+            f"select(x, y, groups): y is missing, and x is {type(x).__name__}, neither a "
+            "Dataset nor a DataLoader"
+        )
+    samples, targets = numbers(x), array_of(y, "y")
     if samples.ndim == 0 or targets.ndim == 0 or len(samples) != len(targets):
         raise DataError(f"x has shape {samples.shape}, y {targets.shape}: first axes must agree")
     return samples, targets
 
 
-def _array(values: Any) -> Array:
-    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+def _collected(data: Any) -> tuple[Array, Array]:
+    """All samples and all targets of a Dataset, a list of pairs, or a DataLoader."""
+    batches = isinstance(data, DataLoader)
+    what = "a batch of the loader" if batches else "an example of the data set"
+    each = data if batches or not hasattr(data, "__len__") else (data[i] for i in range(len(data)))
+    pairs = [pair_of(one, what) for one in each]
+    if not pairs:
+        raise DataError(f"the {'loader' if batches else 'data set'} is empty")
+    join = np.concatenate if batches else np.stack
+    found = []
+    for name, parts in zip(("x", "y"), zip(*pairs, strict=True), strict=True):
+        arrays = [array_of(part, name) for part in parts]
+        shapes = [a.shape[1:] if batches else a.shape for a in arrays]
+        other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if other is not None:
+            raise DataError(
+                f"{name} has shape {arrays[0].shape} in {what}, and {arrays[other].shape} in "
+                "another: resize or crop samples to one shape"
+            )
+        found.append(join(arrays))
+    return found[0], found[1]
 
 
 def _problem(
@@ -220,10 +309,18 @@ def _problem(
     weights: Any,
     class_weights: Any,
     seed: int,
+    size: int | tuple[int, int] | None,
+    fit: Fit | None,
+    groups: Iterable[Symmetry],
 ) -> ImageData:
     ordered = channels_first(x, axes)
     coding = Coding.of(y, task)
-    values = torch.from_numpy(np.ascontiguousarray(ordered, dtype=np.float32))
+    smaller = _size(ordered.shape[2:], size, fit, groups)
+    if smaller is None:
+        values = floats(ordered)
+    else:
+        parts = np.array_split(ordered, math.ceil(ordered.size / AT_ONCE))
+        values = torch.cat([smaller(floats(part)) for part in parts])
     mean, std = moments(values)
     lattice = tuple(int(n) for n in values.shape[2:])
     ready = Inputs(lattice, mean, std).standardised(values)
@@ -238,9 +335,28 @@ def _problem(
         seed,
         mean,
         std,
+        remarks=() if smaller is None else (str(smaller),),
+        shown=shown_range(values),
         coding=coding,
         weights=sample_weights(y, weights, class_weights, coding),
+        size=smaller,
     )
+
+
+def _size(
+    lattice: tuple[int, ...],
+    size: int | tuple[int, int] | None,
+    fit: Fit | None,
+    groups: Iterable[Symmetry],
+) -> Size | None:
+    """How images are averaged before the search, if at all."""
+    if size is None:
+        fixed = any(not g.is_catalogue for g in groups)
+        return None if fixed else chosen_size(lattice, most_sites(), needs_square(groups), fit)
+    if len(lattice) != 2:
+        raise DataError(f"size={size!r} is for images, and x has the lattice {lattice}")
+    height, width = (size, size) if isinstance(size, int) else size
+    return Size.fitting((lattice[0], lattice[1]), (height, width), fit or "crop")
 
 
 def _group_set(groups: Groups | None, x: Array) -> GroupSet | None:
@@ -248,6 +364,11 @@ def _group_set(groups: Groups | None, x: Array) -> GroupSet | None:
     if groups is None or isinstance(groups, GroupSet):
         return groups
     points = int(x.shape[1]) if x.ndim > 1 else None
+    if points == 1 and x.ndim > 2 and _names_points(groups):
+        raise DataError(
+            f"x of shape {x.shape} has one point per sample, and {groups} move several: give x as "
+            "(n, points) or (n, points, features)"
+        )
     members = [named_group(g, points) if isinstance(g, str) else g for g in _listed(groups)]
     if not members:
         raise ValueError("name at least one group, such as 'z2,p4'")

@@ -82,6 +82,9 @@ def check(
             )
         except (Exception, SystemExit) as problem:  # whatever the user's code raises
             reason = _in_a_line(problem).replace("pass up_to_translation=True", "give --pools")
+            takes = _channels_of(module)
+            if takes not in (None, channels):
+                reason += f". Its first layer takes {takes} channels: give --channels {takes}"
             typer.echo(f"{model} cannot be checked under {member.name}: {reason}", err=True)
             raise typer.Exit(2) from problem
     measured = all(math.isfinite(e) for e in results.values())
@@ -118,6 +121,15 @@ def _as_dict(error: EquivarianceError, hints: Sequence[str]) -> dict[str, Any]:
     if math.isfinite(error):
         return {"error": float(error), "worst": worst, "hints": list(hints)}
     return {"error": None, "worst": worst, "reason": f"cannot be measured, {NOT_FINITE}"}
+
+
+def _channels_of(module: object) -> int | None:
+    """The number of channels that the first convolution of a module takes, if it has one."""
+    from torch import nn
+
+    layers = module.modules() if isinstance(module, nn.Module) else ()
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return next((m.in_channels for m in layers if isinstance(m, kinds)), None)
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -20,7 +20,7 @@ def export(
     """Write the trained network of a run so that it loads without groupella.
 
     Writes the weights, and network.py with a module of nothing but torch. The network takes raw
-    inputs (n, channels, height, width); its outputs are logits, or targets in their own units.
+    inputs (n, channels, *lattice); its outputs are logits, or targets in their own units.
 
     Examples:
 

@@ -15,7 +15,7 @@ from groupella._files import file_name
 from groupella._schema import print_json
 from groupella.runs.spelling import ArgumentError, complete_groups, group_set, one_group, seconds
 
-from .errors import plain_errors, saving
+from .errors import plain_errors, printable, saving
 from .options import Alpha, AsJson, DataDir, Epochs, Groups, Seed, TrainSize, complete_data
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ def select(
             "evidence choose (default: impose each group and test it on held-out data)."
         ),
     ] = None,
+    confirm: Annotated[
+        str,
+        typer.Option(
+            help="predictions: test what each group costs on held-out data; with --paths, the one "
+            "that the evidence names. evidence: decide by the evidence alone, without tests."
+        ),
+    ] = "predictions",
     budget: Annotated[str, typer.Option(help="Training time: 90s, 5m, 1h30m.")] = "5m",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the run (default: below runs/).")
@@ -70,7 +77,16 @@ def select(
     epochs: Epochs = None,
     alpha: Alpha = 4,
     size: Annotated[
-        int | None, typer.Option(min=1, help="Resize images to this side length.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Resize images to this side length (default: images of more than 64×64 pixels are "
+            "averaged to a size that the budget allows).",
+        ),
+    ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(help="How oblong images become square: crop, pad or stretch."),
     ] = None,
     train_size: TrainSize = None,
     data_dir: DataDir = None,
@@ -97,15 +113,19 @@ def select(
 
     Ctrl-C saves a checkpoint; rerun the command to resume. A finished run is not repeated.
     """
-    from groupella.data import KINDS
+    from groupella.data import FITS, KINDS, most_sites
     from groupella.runs import Job
     from groupella.runs.directory import Assignment
     from groupella.runs.jobs import TRAINING
 
     moved = "" if motion is None else f" moved by {motion}"
     moved += "" if obeys is None else f" with labels that obey {obeys}"
+    with plain_errors("select"):
+        limit = seconds(budget)
     search = "confirm" if paths is None else "paths"
-    training = TRAINING if search == "paths" else {}
+    training: dict[str, Any] = dict(TRAINING) if search == "paths" else {}
+    if search == "confirm" and confirm != "predictions":
+        training["confirm"] = confirm
     job = Job(
         title=f"Which of {groups.replace(',', ', ')} does {data}{moved} obey?",
         data=data,
@@ -113,6 +133,8 @@ def select(
         motion=motion,
         obeys=obeys,
         size=size,
+        fitting=fit,
+        most=None if size is not None else most_sites(limit),
         train_size=train_size,
         paths=paths,
         increments=paths is None,
@@ -121,31 +143,40 @@ def select(
         search=search,
         training=training if epochs is None else {**training, "epochs": epochs},
         task=task,
+        tested=search == "paths" and confirm == "predictions",
     )
     with plain_errors("select"), _enough_memory(groups):
-        limit = seconds(budget)
         place = out or Path("runs") / _name(job, None if epochs is not None else limit)
         with saving(place):
             group_set(groups, points=3)  # only whether they can be understood
             if task is not None and task not in KINDS:
                 raise ArgumentError(f"no --task {task}; expected one of {', '.join(KINDS)}")
+            if fit is not None and fit not in FITS:
+                raise ArgumentError(f"no --fit {fit}; expected one of {', '.join(FITS)}")
             if obeys is not None and motion is None:
                 raise ArgumentError(f"--obeys {obeys} requires --motion")
             for one in (motion, obeys):
                 if one is not None:
                     one_group(one)
-            if epochs is not None and search == "confirm" and epochs < LEAST_EPOCHS:
-                raise ArgumentError(
-                    f"--epochs {epochs} is too short to learn anything: give at least "
-                    f"{LEAST_EPOCHS}"
-                )
+            if confirm not in ("predictions", "evidence"):
+                raise ArgumentError(f"no --confirm {confirm}; expected predictions or evidence")
+            if search == "confirm":
+                check_epochs(epochs)
             work = Assignment(job, place, limit if epochs is None else None, data_dir)
-            say = lambda text: None if as_json else typer.echo(text, err=True)  # noqa: E731
+            say = lambda text: None if as_json else typer.echo(printable(text), err=True)  # noqa: E731
             done = work.do(not as_json, say)
     if as_json:
         typer.echo(print_json(answer(done)))
     else:
         show(done)
+
+
+def check_epochs(epochs: int | None) -> None:
+    """Raise if a search of so many epochs per training could not learn anything."""
+    if epochs is not None and epochs < LEAST_EPOCHS:
+        raise ArgumentError(
+            f"--epochs {epochs} is too short to learn anything: give at least {LEAST_EPOCHS}"
+        )
 
 
 @contextmanager
@@ -169,7 +200,7 @@ def _enough_memory(groups: str) -> Iterator[None]:
 def show(done: Done) -> None:
     """Print the table, the sentence, and where the report is."""
     tell(done)
-    typer.echo(f"report: {done.report}")
+    typer.echo(printable(f"report: {done.report}"))
 
 
 def tell(done: Done) -> None:
@@ -183,13 +214,15 @@ def tell(done: Done) -> None:
     selection = done.content.selection
     if done.content.consequences:
         console.print(consequences_table(done.content.consequences))
-    else:
+    if done.job.search == "paths" or not done.content.consequences:
         console.print(selection.table() if console.width >= WIDE else shares_table(selection))
     console.print(Text(sentence(selection), style="bold"))
 
 
 def answer(done: Done) -> dict[str, Any]:
     """The answer for JSON."""
+    from groupella.report import next_steps
+
     content = done.content
     judgement = content.selection.judgement
     log_evidence = content.selection.log_evidence
@@ -199,10 +232,14 @@ def answer(done: Done) -> dict[str, Any]:
         "reason": None if judgement is None else judgement.reason,
         "consequences": [asdict(row) for row in content.consequences],
         "layers": content.selection.verdicts,
+        "size": content.settings.get("size"),
+        "remarks": list(content.remarks),
         "expected": content.expected,
         "log_evidence": log_evidence if math.isfinite(log_evidence) else None,
         "accuracy": content.held_out.accuracy,
         "nll": content.held_out.nll,
+        "scores": dict(content.held_out.scores),
+        "next": list(next_steps(content)),
         "epochs": len(content.history),
         "directory": str(done.directory),
         "report": str(done.report),

@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from groupella._schema import print_json
 from groupella.runs.spelling import ArgumentError, group_set
 
+from ._select import check_epochs
 from .errors import plain_errors, saving
 from .options import LARGEST_SEED, Alpha, AsJson, DataDir, Groups, TrainSize, complete_data
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from groupella.runs.engines import Engine
 
 ENGINES = ("local", "ray")
+SEARCHES = ("confirm", "paths")
 MOST_SEEDS = 10_000
 
 
@@ -34,8 +36,22 @@ def sweep(
         list[str] | None,
         typer.Option(help="Paths, as for select (default: one per group). Repeatable."),
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="confirm: impose each group and test it on held-out data, as select does. paths: "
+            "train one network with a path per group, as select --paths does (default: confirm "
+            "without --paths).",
+            autocompletion=lambda: list(SEARCHES),
+        ),
+    ] = None,
     seeds: Annotated[str, typer.Option(help="Random seeds, such as 0-4 or 0,3,7.")] = "0",
-    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs.")] = 30,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of epochs (default: by the number of data; with paths, 30)."
+        ),
+    ] = None,
     alpha: Alpha = 4,
     train_size: TrainSize = None,
     jobs: Annotated[
@@ -56,16 +72,19 @@ def sweep(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Select paths by evidence on all combinations of seeds, data sets and paths.
+    """Run select on all combinations of seeds, data sets and paths, and say what most runs say.
 
-    Each run trains one network, as select --paths does. Without --paths every group has a path.
+    The table has one line per data set, with the verdict of more than half of the runs, and mean
+    and standard deviation over seeds.
 
     By default there is one process per core, with one thread each. With --jobs 1, or if there is
     only one run, runs are done one after the other in this process, on all threads.
 
     Examples:
 
-      groupella sweep --data digits:quadrants --data digits:rot90 --seeds 0-4 --epochs 30
+      groupella sweep --data digits:quadrants --data digits:rot90 --seeds 0-4
+
+      groupella sweep --data my.npz --groups z2,p4 --search paths --seeds 0-4 --epochs 30
 
       groupella sweep --data mnist:rotated --paths F-FC+CONV --paths CONV --seeds 0,1 --jobs 2
 
@@ -79,16 +98,21 @@ def sweep(
     resume.
     """
     from groupella.runs import Job
+    from groupella.runs.consensus import consensus, swept
     from groupella.runs.engines import counted
     from groupella.runs.jobs import TRAINING
-    from groupella.runs.study import Row, make_ready, perform, summarising, summary, table
+    from groupella.runs.study import Row, make_ready, perform, summarising, summary
 
     with plain_errors("sweep"):
-        group_set(groups)
+        group_set(groups, points=3)  # only whether they can be understood
+        kind = _search(search, paths, epochs)
         numbers = seed_list(seeds)
         _check_different("--data", data)
         _check_different("--paths", paths or [])
         models: Sequence[str | None] = paths if paths else [None]
+        training: dict[str, Any] = {} if kind == "confirm" else {**TRAINING, "epochs": 30}
+        if epochs is not None:
+            training["epochs"] = epochs
         rows = []
         for name, model, seed in itertools.product(data, models, numbers):
             job = Job(
@@ -100,13 +124,15 @@ def sweep(
                 alpha=alpha,
                 train_size=train_size,
                 seed=seed,
-                training={**TRAINING, "epochs": epochs},
+                search=kind,
+                training=training,
             )
-            rows.append(Row(f"{name} {model or groups} seed {seed}", job))
+            task = f"{name} {model or groups}"
+            rows.append(Row(f"{task} seed {seed}", job, task=task))
         place = address or os.environ.get("RAY_ADDRESS") or None
         chosen = find_engine(engine, jobs, address, place, len(rows))
         elsewhere = engine == "ray" and place is not None
-        with saving(out), summarising(rows, out, "Sweep"):
+        with saving(out), summarising(rows, out, "Sweep", shown=swept):
             done = perform(
                 rows,
                 out,
@@ -116,7 +142,22 @@ def sweep(
                 on_done=lambda r, one: typer.echo(f"{r.name}: {one.report}", err=True),
             )
     found = summary(rows, done)
-    typer.echo(print_json(found) if as_json else table(found))
+    if as_json:
+        typer.echo(print_json({"runs": found, "consensus": consensus(found)}))
+    else:
+        typer.echo(swept(found))
+
+
+def _search(given: str | None, paths: Sequence[str] | None, epochs: int | None) -> str:
+    """What each run does; raise if the options contradict each other."""
+    if given is not None and given not in SEARCHES:
+        raise ArgumentError(f"no --search {given}; choose {' or '.join(SEARCHES)}")
+    if given == "confirm" and paths:
+        raise ArgumentError("--paths requires --search paths")
+    kind = given or ("paths" if paths else "confirm")
+    if kind == "confirm":
+        check_epochs(epochs)
+    return kind
 
 
 def _check_different(option: str, given: Sequence[str]) -> None:

@@ -33,9 +33,14 @@ def plain_errors(command: str, no: tuple[type[Exception], ...] = ()) -> Iterator
         words = str(error) or type(error).__name__
         if isinstance(error, MemoryError):
             words = f"not enough memory ({words})"
-        typer.echo(f"groupella {command}: {words}", err=True)
+        typer.echo(printable(f"groupella {command}: {words}"), err=True)
         is_answer = isinstance(error, no) and not isinstance(error, ValueError)
         raise typer.Exit(1 if is_answer else 2) from error
+
+
+def printable(text: str) -> str:
+    """Return text for a terminal: names of files and arguments may hold control characters."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 @contextmanager
@@ -51,10 +56,10 @@ def saving(place: Path, marks: Sequence[str] = ("*.safetensors", "report.json"))
             yield
     except Stopped as stop:
         saved = any(any(place.rglob(mark)) for mark in marks)
-        typer.echo(
+        words = (
             f"interrupted; saved in {place}. Rerun the command to resume."
             if saved
-            else "interrupted before anything was saved. Rerun the command to start again.",
-            err=True,
+            else "interrupted before anything was saved. Rerun the command to start again."
         )
+        typer.echo(printable(words), err=True)
         raise typer.Exit(stop.exit_code) from stop

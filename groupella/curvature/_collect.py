@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from groupella.nn.fast_path import without_fast_path
 from groupella.nn.shared_maps import SharedLinearMap, Sharing, taping
 
 from ._attention import attention_forward
@@ -107,16 +108,12 @@ def listening(network: nn.Module, tape: BatchTape, relayout: bool) -> Iterator[N
         return forward
 
     stock = [m for m in network.modules() if is_stock(m) or computes(m, (nn.MultiheadAttention,))]
-    fast = torch.backends.mha.get_fastpath_enabled()
     try:
-        # The fast path of a transformer's layer does not call the layers in it.
-        torch.backends.mha.set_fastpath_enabled(False)
         for module in stock:
             vars(module)["forward"] = forward_of(module)
-        with taping(tape):
+        with taping(tape), without_fast_path():
             yield
     finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
         for module in stock:
             vars(module).pop("forward", None)
 

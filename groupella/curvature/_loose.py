@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from groupella.nn.fast_path import without_fast_path
 from groupella.nn.shared_maps import BiasMap, exact_blocks, gradient_gram
 
 from ._tape import Factors
@@ -74,7 +75,7 @@ def sample_gradients(
     ):
         try:
             # Fused attention has no rule for batches.
-            with sdpa_kernel(SDPBackend.MATH):
+            with sdpa_kernel(SDPBackend.MATH), without_fast_path():
                 found = vmap(pull, randomness="different")(part, columns)
         except (RuntimeError, NotImplementedError, TypeError) as error:
             reason = str(error).strip().splitlines()[0]

@@ -126,10 +126,14 @@ class BatchTape:
         """Add the output grams of one column (N, K) of the likelihood's root."""
         if not self._watched:
             return
+        if self.differentiable:
+            root, weights = f, column
+        else:  # The same gradients; torch would import sympy for those that are given.
+            root, weights = (f * column.detach()).sum(), None
         gradients = torch.autograd.grad(
-            f,
+            root,
             [watched.edge for watched in self._watched],
-            column,
+            weights,
             retain_graph=self.differentiable or not last,
             create_graph=self.differentiable,
             allow_unused=True,

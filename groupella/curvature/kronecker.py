@@ -117,7 +117,24 @@ class KroneckerBlock:
     @cached_property
     def factor_eigenvectors(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """((λ, Q_A), (μ, Q_G)), float64."""
-        return _eigenvectors(self.input_factors), _eigenvectors(self.output_factors)
+        return _eigenvectors(self.input_factors), self.output_eigenvectors
+
+    @cached_property
+    def output_eigenvectors(self) -> tuple[Tensor, Tensor]:
+        """(μ, Q_G), float64."""
+        return _eigenvectors(self.output_factors)
+
+    @property
+    def has_single_rows(self) -> bool:
+        """Whether the few vectors that A sums are known, one for each datum."""
+        return self.input_rows is not None and self.positions == 1
+
+    @cached_property
+    def thin_input_eigenvectors(self) -> tuple[Tensor, Tensor]:
+        """(λ, Q), λ (blocks, R) and Q (blocks, D, R), float64, of the range of A; from its rows."""
+        assert self.input_rows is not None
+        _, roots, transposed = torch.linalg.svd(self.input_rows.double(), full_matrices=False)
+        return roots.square(), transposed.mT
 
     def eigenvalues(self) -> Tensor:
         """All eigenvalues scale·λ_i·μ_j of H, flat, float64: one per entry of the parameter."""

@@ -5,17 +5,19 @@ from ._axes import Axes, axes_of, channels_first
 from ._coding import KINDS, Coding, Kind, guessed, sample_weights
 from ._copies import FileCheck
 from ._errors import DataError
-from ._images import ImageData, Images, moments
-from ._inputs import Inputs, numbers
+from ._images import ImageData, Images, moments, shown_range
+from ._inputs import Inputs, array_of, floats, numbers
 from ._load import BASES, TRANSFORMS, check_name, labelled, load
 from ._moved import Moved
 from ._own import from_folder, from_npz, split
 from ._public import digits, fetch, named_directory, public, verify
+from ._sizes import FITS, Fit, Size, chosen_size, most_sites, needs_square
 from ._tables import from_csv
 from ._transforms import Resized, Rotated, Task, Transform, Translated
 
 __all__ = [
     "BASES",
+    "FITS",
     "KINDS",
     "TRANSFORMS",
     "Augmentation",
@@ -23,6 +25,7 @@ __all__ = [
     "Coding",
     "DataError",
     "FileCheck",
+    "Fit",
     "ImageData",
     "Images",
     "Inputs",
@@ -30,14 +33,18 @@ __all__ = [
     "Moved",
     "Resized",
     "Rotated",
+    "Size",
     "Task",
     "Transform",
     "Translated",
+    "array_of",
     "axes_of",
     "channels_first",
     "check_name",
+    "chosen_size",
     "digits",
     "fetch",
+    "floats",
     "from_csv",
     "from_folder",
     "from_npz",
@@ -45,10 +52,13 @@ __all__ = [
     "labelled",
     "load",
     "moments",
+    "most_sites",
     "named_directory",
+    "needs_square",
     "numbers",
     "public",
     "sample_weights",
+    "shown_range",
     "split",
     "verify",
 ]

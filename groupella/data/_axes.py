@@ -52,6 +52,7 @@ def channels_first(x: Array, axes: Axes = None, what: str = "x") -> Array:
         axis of the channels is the shorter one; of points with features, it is the last.
     axes
         What the lattice is; None guesses by the number of axes: 2 vectors, 3 or 4 images, 5 voxels.
+        Of 4 axes without one short enough for channels, (n, d, h, w), voxels too.
 
     Raises
     ------
@@ -64,7 +65,7 @@ def channels_first(x: Array, axes: Axes = None, what: str = "x") -> Array:
         axes = (x.shape[1],)
     if isinstance(axes, tuple):
         return _on_lattice(x, axes, what)
-    dim = axes or {2: 1, 3: 2, 4: 2}.get(x.ndim, 3)
+    dim = axes or _guessed(x.shape)
     if x.ndim == dim + 1:
         return x[:, None]
     if x.ndim == dim + 2 and x.shape[-1] < min(x.shape[1:-1]):
@@ -76,6 +77,12 @@ def channels_first(x: Array, axes: Axes = None, what: str = "x") -> Array:
         f"{what} of shape {x.shape}; expected (n, {sites}), (n, {sites}, channels) or "
         f"(n, channels, {sites}) with fewer channels than sites along a side"
     )
+
+
+def _guessed(shape: tuple[int, ...]) -> int:
+    if len(shape) == 4 and not (shape[-1] < min(shape[1:-1]) or shape[1] < min(shape[2:])):
+        return 3
+    return {2: 1, 3: 2, 4: 2}.get(len(shape), 3)
 
 
 def _on_lattice(x: Array, lattice: tuple[int, ...], what: str) -> Array:

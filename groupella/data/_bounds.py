@@ -1,4 +1,4 @@
-"""Bounds on what a user's file may declare, checked before memory is spent on it.
+"""Bounds on a user's data; those on what a file declares are checked before memory is spent on it.
 
 An .npz file is a zip of .npy files. A few megabytes of zip can hold gigabytes of zeros, and a
 header of a hundred bytes can declare an array of terabytes, for which numpy asks the system before
@@ -13,12 +13,28 @@ from typing import IO, Any
 
 import numpy as np
 
+from groupella._machine import in_gibibytes, memory_of_machine
+
 from ._errors import DataError
 
+LARGEST_NUMBER = 1e150  # whose square is finite, and that of its inverse not 0
 LARGEST_PICTURE = 1 << 26  # pixels
 LARGEST_ARCHIVE = 1 << 33  # bytes, unpacked
 FREE_RATIO = 1 << 28  # bytes that may be compressed as much as they like
 LARGEST_RATIO = 200
+
+
+def check_memory(shape: tuple[int, ...], size: int, what: str) -> None:
+    """Raise `DataError` for an array that memory cannot hold as numbers of `size` bytes.
+
+    A view of one value, or of a file, may declare any shape.
+    """
+    needed, there = math.prod(shape) * size, memory_of_machine()
+    if there is not None and needed > there:
+        raise DataError(
+            f"{what} of shape {shape} takes {in_gibibytes(needed)} of memory, and this machine has "
+            f"{in_gibibytes(there)}: give fewer or smaller samples"
+        )
 
 
 def check_archive(file: IO[bytes]) -> None:

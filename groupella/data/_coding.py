@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -18,12 +18,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from groupella._schema import build
+from groupella.training import r_squared
+
+from ._bounds import LARGEST_NUMBER
 from ._errors import DataError
+from ._inputs import array_of, numbers
 
 Array = npt.NDArray[Any]
 Kind = Literal["classes", "regression", "multilabel"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MOST_CLASSES = 20  # that whole numbers stored as floats may be
+LONGEST_NAME = 200  # of a class
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,13 @@ class Coding:
             return cls("multilabel", names, flat=False)
         if (values == values[0]).all():
             raise DataError("all data have the same target: there is nothing to learn")
-        std = values.std(0)
+        mean = values.mean(0)
+        # In units of the largest deviation, whose square neither overflows nor vanishes.
+        units = np.abs(values - mean).max(0)
+        units = np.where(units > 0, units, 1.0)
+        std = units * ((values - mean) / units).std(0)
         std = np.where(std > 0, std, 1.0)
-        return cls(
-            "regression", names, tuple(values.mean(0).tolist()), tuple(std.tolist()), y.ndim == 1
-        )
+        return cls("regression", names, tuple(mean.tolist()), tuple(std.tolist()), y.ndim == 1)
 
     @classmethod
     def _classes(cls, y: Array) -> Coding:
@@ -93,6 +101,7 @@ class Coding:
                 f"all data have one class, {names[0]!r}: there is nothing to learn. Expected two "
                 "classes or more"
             )
+        check_class_names(map(str, names.tolist()))
         return cls("classes", tuple(names.tolist()))
 
     @property
@@ -168,11 +177,9 @@ class Coding:
         if self.kind == "classes":
             return {"accuracy": float((f.argmax(1) == y).double().mean())}
         if self.kind == "regression":
-            rest = (f - y).square().sum(0)
-            whole = (y.double() - y.double().mean(0)).square().sum(0).clamp(min=1e-300)
             units = torch.tensor(self.std, dtype=torch.double)
-            rmse = float((rest / len(y) * units.square()).mean().sqrt())
-            return {"r2": float((1 - rest / whole).mean()), "rmse": rmse}
+            rmse = float(((f - y).square().mean(0) * units.square()).mean().sqrt())
+            return {"r2": r_squared(f, y), "rmse": rmse}
         said, true = f > 0, y > 0.5
         right = float((said & true).sum())
         counted = float(said.sum() + true.sum())
@@ -186,11 +193,8 @@ class Coding:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Coding:
-        """The inverse of `as_dict`, from JSON."""
-        values: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in content.items()
-        }
-        return cls(**values)
+        """The inverse of `as_dict`, from JSON; raises `ValueError` for anything else."""
+        return build(cls, content, "targets")
 
 
 def guessed(y: Array) -> tuple[Kind, str]:
@@ -212,16 +216,50 @@ def guessed(y: Array) -> tuple[Kind, str]:
 
 def checked(targets: Any) -> Array:
     """Targets as (n,) or (n, K); DataError if it has other axes or is not finite."""
-    y: Array = np.asarray(targets)
+    y: Array = _of_one_type(array_of(targets, "y"))
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim not in (1, 2) or not y.size:
         raise DataError(f"targets of shape {y.shape}; expected (n,) or (n, outputs)")
-    if y.dtype.kind not in "biufUSO":
+    if y.dtype.kind not in "biufU":
         raise DataError(f"targets of type {y.dtype}; expected numbers or strings")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise DataError(f"target {int((~np.isfinite(y)).argmax())} is NaN or infinite")
+    if y.dtype.kind == "f" and np.abs(y).max() >= LARGEST_NUMBER:
+        raise DataError(f"some targets are beyond {LARGEST_NUMBER:.0e}: choose other units")
     return y
+
+
+def _of_one_type(y: Array) -> Array:
+    """Bytes and Python objects as strings or numbers, if they are."""
+    if y.dtype.kind == "O":
+        kinds = {type(value) for value in y.flat}
+        if kinds <= {str, np.str_}:
+            return y.astype(str)
+        numeric = (bool, int, float, np.bool_, np.integer, np.floating)
+        if all(issubclass(kind, numeric) for kind in kinds):
+            found: Array = np.array(y.tolist())
+            return found
+        if not kinds <= {bytes}:
+            named = ", ".join(sorted(kind.__name__ for kind in kinds)[:3])
+            raise DataError(f"targets hold {named}; expected all numbers or all strings")
+        y = y.astype(bytes)
+    if y.dtype.kind != "S":
+        return y
+    try:
+        return np.char.decode(y, "utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"targets are bytes that are not UTF-8: {error}") from error
+
+
+def check_class_names(names: Iterable[str]) -> None:
+    """Raise `DataError` for a name that a page or a terminal cannot show."""
+    for name in names:
+        if not name.isprintable() or len(name) > LONGEST_NAME:
+            raise DataError(
+                f"a class is named {name[:LONGEST_NAME]!r}; expected at most {LONGEST_NAME} "
+                "printable characters"
+            )
 
 
 def sample_weights(
@@ -248,13 +286,14 @@ def sample_weights(
     if sample is None and of_classes is None:
         return None
     n = len(y)
-    weights = np.ones(n) if sample is None else np.asarray(sample, dtype=np.float64)
+    weights = np.ones(n) if sample is None else numbers(sample, "weights").astype(np.float64)
     if weights.shape != (n,):
         raise DataError(f"weights of shape {weights.shape} for {n} samples")
     if of_classes is not None:
         weights = weights * _of_classes(y, of_classes, coding)
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
         raise DataError("weights must be finite and not negative, and not all zero")
+    weights = weights / weights.max()  # the mean of large ones overflows
     return torch.from_numpy((weights / weights.mean()).astype(np.float32))
 
 

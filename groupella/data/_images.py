@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from groupella.nn.standardise import moments as moments_of_parts
@@ -12,8 +12,8 @@ from groupella.nn.standardise import moments as moments_of_parts
 from ._augment import Augmentation
 from ._coding import Coding
 from ._inputs import Inputs
-
-CHUNK = 2048
+from ._pixels import chunks
+from ._sizes import Size
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,7 @@ class ImageData:
     coding : how targets are coded, where they are not classes
     weights : (n,), the weight of each training sample; ``None`` where all are equal
     scale : what integers were divided by before normalisation
+    size : how the images were brought to the lattice, where they were larger
     """
 
     train_x: Tensor
@@ -79,6 +80,7 @@ class ImageData:
     coding: Coding | None = None
     weights: Tensor | None = None
     scale: float = 1.0
+    size: Size | None = None
 
     @property
     def channels(self) -> int:
@@ -97,7 +99,7 @@ class ImageData:
     @property
     def inputs(self) -> Inputs:
         """How arrays become inputs."""
-        return Inputs(self.lattice, self.mean, self.std, self.scale)
+        return Inputs(self.lattice, self.mean, self.std, self.scale, self.size)
 
     @property
     def described(self) -> str:
@@ -112,9 +114,9 @@ class ImageData:
 
         Values in [0, 1] are returned as they were; others are scaled by `shown`.
         """
-        mean, std = (x.new_tensor(m).view(-1, 1, 1) for m in (self.mean, self.std))
+        mean, std = (torch.tensor(m).double().view(-1, 1, 1) for m in (self.mean, self.std))
         black, white = self.shown
-        return (x * std + mean - black) / (white - black)
+        return ((x.double() * std + mean - black) / (white - black)).to(x)
 
     def __repr__(self) -> str:
         n, m = len(self.train_y), len(self.test_y)
@@ -122,11 +124,6 @@ class ImageData:
         what = "images" if len(self.lattice) == 2 else "samples"
         said = f"{len(self.classes)} {'classes' if self.targets.kind == 'classes' else 'targets'}"
         return f"ImageData({self.name!r}: {n} + {m} {what} of {size}, {said})"
-
-
-def chunks(n: int) -> Iterator[slice]:
-    """Slices that divide n images into parts of bounded size, for large intermediate results."""
-    return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))
 
 
 def shown_range(x: Tensor) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from ._images import ImageData, Images, moments, shown_range
 from ._moved import Moved
 from ._own import from_folder, from_npz
 from ._public import PathLike, digits, public
+from ._sizes import FEWEST, Fit, Size, check_resized, chosen_size
 from ._tables import from_csv
 from ._transforms import Resized, Rotated, Transform, Translated
 
@@ -56,6 +58,9 @@ def load(
     progress: bool = True,
     axes: Axes = None,
     task: str | None = None,
+    fit: Fit | None = None,
+    most: int | None = None,
+    square: bool = False,
 ) -> ImageData:
     """Return a data set, transformed, resized and normalised; equal arguments give equal data.
 
@@ -78,13 +83,19 @@ def load(
     axes : what the samples of an ``.npz`` file are: 1 for sequences, 2 for images, 3 for voxels,
         (8,) for 8 points; see `axes_of`
     task : "classes", "regression" or "multilabel"; by default as the targets are
+    fit : with `size`, how oblong images become square: "crop", "pad" with black or "stretch"
+        (the default); pixels are then means of what they cover
+    most : without `size`, images are averaged to about so many pixels if they are larger than
+        64×64; see `most_sites` and `chosen_size`
+    square : with `most`, whether images must become square, as `fit` says ("crop" by default)
 
     Raises
     ------
     DataError
         If the data cannot be found or read.
     """
-    images, named = _open(data, size, seed, data_dir, download, progress, axes, task)
+    whole = None if fit is not None else size
+    images, named = _open(data, whole, seed, data_dir, download, progress, axes, task)
     if named is not None and transform is not None:
         raise ValueError(f"{data!r} names a transformation, and {transform!r} was given as well")
     transform = named if transform is None else transform
@@ -98,6 +109,15 @@ def load(
     _check_options(images, transform, size, keep, task)
     images = images if keep is None else _kept(images, keep)
     size = images.paper_size if size is None else size
+    if size is not None:
+        given = ((images.train_x, train_size), (images.test_x, test_size))
+        numbers = sum(x.shape[1] * min(len(x), part or len(x)) for x, part in given)
+        check_resized(numbers, size)
+    scale = 255.0 if images.train_x.dtype == torch.uint8 else 1.0
+    smaller = _smaller(images, size, fit, most, square, moved=transform is not None)
+    if smaller is not None:
+        train, test = smaller(images.train_x), smaller(images.test_x)
+        images, size = replace(images, train_x=train, test_x=test), None
 
     rng, test_rng = (np.random.default_rng([seed, split]) for split in (0, 1))
     chosen = _part(images.train_y, train_size, "train", rng)
@@ -125,11 +145,12 @@ def load(
         std=std,
         augmentation=augmentation,
         obeys=meaning.obeys,
-        remarks=meaning.remarks,
+        remarks=(*meaning.remarks, *([] if smaller is None else [str(smaller)])),
         shown=shown,
         coding=images.coding,
         weights=weights,
-        scale=255.0 if images.train_x.dtype == torch.uint8 else 1.0,
+        scale=scale,
+        size=smaller if transform is None else None,
     )
 
 
@@ -195,9 +216,14 @@ def check_name(name: str) -> None:
         return
     if path.is_file():
         raise DataError(f"{name!r}: expected an .npz file, a .csv file or a folder of images")
+    if path.suffix in FILES:
+        raise DataError(f"no data set {name!r}: there is no such file")
+    known = [*BASES, *(f"{base}:{transform}" for base in BASES for transform in TRANSFORMS)]
+    near = get_close_matches(name, known, n=1)
     raise DataError(
         f"no data set {name!r}: neither one of {', '.join(BASES)} (with :{', :'.join(TRANSFORMS)} "
         f"if wanted) nor an .npz or .csv file nor a folder of images"
+        + (f". Did you mean {near[0]!r}?" if near else "")
     )
 
 
@@ -223,6 +249,26 @@ def _check_options(
         )
     if task is not None and task != kind:
         raise DataError(f"{images.name} has {kind}, not {task}")
+
+
+def _smaller(
+    images: Images,
+    size: int | None,
+    fit: Fit | None,
+    most: int | None,
+    square: bool,
+    moved: bool,
+) -> Size | None:
+    """How the images are to be averaged; None if they are not. Motions may double their sides."""
+    lattice = tuple(int(n) for n in images.train_x.shape[2:])
+    if len(lattice) != 2:
+        return None
+    height, width = lattice
+    if size is not None:
+        return None if fit is None else Size.fitting((height, width), (size, size), fit)
+    if most is None:
+        return None
+    return chosen_size(lattice, max(most // 4, FEWEST) if moved else most, square, fit)
 
 
 def _kept(images: Images, keep: Sequence[str]) -> Images:

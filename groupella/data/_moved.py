@@ -22,7 +22,7 @@ from torch import Tensor
 
 from groupella.groups import Element, FeatureSpace, GroupSet, LatticeElement, Symmetry
 
-from ._images import chunks
+from ._pixels import chunks
 from ._transforms import Task, Transform, on_canvas, resize
 
 _MOST_COSETS = 100

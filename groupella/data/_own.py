@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from ._axes import Axes, channels_first
-from ._bounds import LARGEST_PICTURE, check_archive
-from ._coding import Coding, checked, guessed, sample_weights
+from ._bounds import LARGEST_NUMBER, LARGEST_PICTURE, check_archive
+from ._coding import Coding, check_class_names, checked, guessed, sample_weights
 from ._errors import DataError
 from ._images import Images
+from ._sizes import check_resized
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -32,9 +33,7 @@ _SPLIT_NAMES = (
 )
 _WHOLE_NAMES = (("x", "y"), ("images", "labels"), ("data", "labels"))
 _TEST_FOLDERS = ("test", "val", "valid", "validation")
-LARGEST = 1e150  # whose square is finite
 _TEST_FRACTION = 0.2
-_LONGEST_NAME = 200  # of a class
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 _GREY = {"1", "L", "LA"}
 _16_BIT = {"I;16", "I;16L", "I;16B", "I;16N"}
@@ -252,11 +251,14 @@ def _as_images(train: Array, test: Array, axes: Axes) -> tuple[Tensor, Tensor]:
     wide = any(x.dtype.itemsize > 4 for x in (train, test))
     dtype = np.uint8 if eight_bit else np.float64 if wide else np.float32
     first, second = (
-        torch.from_numpy(np.ascontiguousarray(channels_first(x, axes, "images"), dtype))
+        torch.from_numpy(np.ascontiguousarray(channels_first(x, axes), dtype))
         for x in (train, test)
     )
-    if any(not bool((x.abs() < LARGEST).all()) for x in (first, second)):
-        raise DataError(f"some pixels are not finite numbers below {LARGEST:.0e}")
+    if any(not bool((x.abs() < LARGEST_NUMBER).all()) for x in (first, second)):
+        raise DataError(f"some pixels are not finite numbers below {LARGEST_NUMBER:.0e}")
+    largest = max(float(x.abs().max()) for x in (first, second) if x.numel())
+    if 0 < largest <= 1 / LARGEST_NUMBER:
+        raise DataError(f"the largest pixel is {largest:.0e}: choose other units")
     return first, second
 
 
@@ -282,12 +284,13 @@ def _numbered(
         values, numbers = given, labels
     indices = torch.from_numpy(numbers.astype(np.int64))
     names = tuple(str(value) for value in values)
-    for name in names:
-        if not name.isprintable() or len(name) > _LONGEST_NAME:
-            raise DataError(
-                f"a class is named {name[:_LONGEST_NAME]!r}; expected at most {_LONGEST_NAME} "
-                "printable characters"
-            )
+    check_class_names(names)
+    unknown = np.setdiff1d(numbers[len(train) :], numbers[: len(train)])
+    if len(unknown):
+        raise DataError(
+            f"class {names[unknown[0]]!r} has images to test on, but none to train on. Add some, "
+            f"or leave the class out"
+        )
     return names, indices[: len(train)], indices[len(train) :]
 
 
@@ -309,6 +312,8 @@ def _read_folder(path: Path, size: int | None) -> tuple[Array, Array]:
     for file, _ in files:
         if not file.is_file():
             raise DataError(f"{str(file)!r} is not a file, or a link to none")
+    if size is not None:
+        check_resized(len(files), size, bytes_each=1)
     images = _same_scale([np.atleast_3d(read_picture(file, size)) for file, _ in files])
     sizes = {image.shape[:2] for image in images}
     if len(sizes) > 1:

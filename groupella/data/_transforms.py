@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ._augment import shifted
-from ._images import chunks
+from ._pixels import chunks, unit
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,6 @@ def rotated(x: Tensor, angles: Tensor) -> Tensor:
         grid = F.affine_grid(inverse[part], list(image.shape), align_corners=False)
         out[part] = F.grid_sample(image, grid.to(image.dtype), align_corners=False)
     return out
-
-
-def unit(x: Tensor) -> Tensor:
-    """Images as ``float32``, with 8-bit values divided by 255; ``float64`` as they are."""
-    if x.dtype == torch.float64:
-        return x
-    return x.to(torch.float32) / 255 if x.dtype == torch.uint8 else x.to(torch.float32)
 
 
 def resize(x: Tensor, size: int | None) -> Tensor:

@@ -133,14 +133,20 @@ class Selection:
         """What the network as a whole obeys.
 
         A name, "p4 and flips", "none", "undecided" if no path is alive, or "not measured". Where
-        candidates were imposed and tested on held-out data (`judgement`), that decides.
+        candidates were imposed and tested on held-out data (`judgement`), that decides, and says
+        how well a symmetry is obeyed that no grid has exactly: "so2 to within 3.0 %".
         """
         if self.judgement is not None:
             return self.judgement.verdict
-        if not self.is_measured:
-            return NOT_MEASURED
+        return verdict_text(self.obeys) if self.is_measured else NOT_MEASURED
+
+    @property
+    def obeys(self) -> tuple[str, ...] | None:
+        """The names of the verdict, () for none, None if it is undecided or was not measured."""
+        if self.judgement is not None:
+            return self.judgement.obeys
         parts = [members for layer in self.layers for members in layer.remaining()]
-        return verdict_text(verdict(parts, self.candidates))
+        return verdict(parts, self.candidates)
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -371,11 +377,9 @@ def _removal(
 
 
 def _mean_precision(groups: Sequence[PriorGroup], precisions: Sequence[float]) -> float:
-    """The precision of the mean variance of a path's weights; its bias per site does not count."""
+    """The precision of the mean variance of a path's weights; its offset does not count."""
     weights = [
-        (g.size, g.size / d)
-        for g, d in zip(groups, precisions, strict=True)
-        if g.role != "site_bias"
+        (g.size, g.size / d) for g, d in zip(groups, precisions, strict=True) if g.role != "offset"
     ]
     variance = sum(v for _, v in weights)
     return sum(size for size, _ in weights) / variance if variance else math.inf

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 NONE = "none"
@@ -24,10 +24,12 @@ class Candidates:
     """The symmetries to choose among: names in the user's order, and which are contained in which.
 
     `inside[name]` lists the candidates that are proper subgroups of `name`: the weaker ones.
+    `joins[name]` lists incomparable candidates that together generate `name`, where that is known.
     """
 
     names: tuple[str, ...]
     inside: Mapping[str, tuple[str, ...]]
+    joins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, groups: Any) -> Candidates:

@@ -44,11 +44,17 @@ from scipy.special import stdtrit
 
 from groupella._schema import build
 
+from ._differences import Difference, told_apart
+from ._differences import FloatArray as FloatArray
 from ._verdict import NONE, Candidates, verdict_text
+from .assertion import assertion
 
 FREE = "free"
 LAYER_TRIALS = 3  # how many claims about layers share the level, at most
-FloatArray = npt.NDArray[np.float64]
+NOTHING = (
+    "no network predicts held-out data better than the class frequencies or the mean of the "
+    "targets: there is nothing to learn, or there are too few data or epochs"
+)
 Outcome = Literal["holds", "rejected", "open"]
 
 
@@ -73,6 +79,9 @@ class Claims:
     explained
         Where no network that obeys less has learned anything, a symmetry is asserted only if its
         own network surely explains this share of the labels' entropy.
+    within
+        A symmetry that no grid has exactly is asserted only if the predictions of its own network
+        change by no more than this share of their norm when inputs are moved.
     """
 
     level: float = 0.01
@@ -81,6 +90,7 @@ class Claims:
     class_loss: float = 0.1
     familiar: float = 0.6
     explained: float = 0.9
+    within: float = 0.25
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -94,13 +104,15 @@ class Tested:
 
     scores: log-likelihood of each datum. averaged: the same with predictions averaged over each
     candidate, accuracy: the share that these get right. told: how often predictions for data moved
-    by each candidate are told from those for the data (`told_apart`).
+    by each candidate are told from those for the data (`told_apart`). within: how far predictions
+    move when inputs do, for a network that obeys its symmetry only approximately.
     """
 
     scores: FloatArray
     averaged: Mapping[str, FloatArray] = field(default_factory=dict)
     told: Mapping[str, float] = field(default_factory=dict)
     accuracy: Mapping[str, float] = field(default_factory=dict)
+    within: float | None = None
 
     @classmethod
     def pooled(cls, folds: Sequence[Tested]) -> Tested:
@@ -111,49 +123,8 @@ class Tested:
             {m: np.concatenate([f.averaged[m] for f in folds]) for m in common},
             {m: float(np.mean([f.told[m] for f in folds])) for m in common},
             {m: float(np.mean([f.accuracy[m] for f in folds])) for m in common},
+            max((f.within for f in folds if f.within is not None), default=None),
         )
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A mean of paired differences with its standard error, and the class that loses most.
-
-    worst_z is the sum of that class's differences over the root of the sum of their squares. Of a
-    distribution that is symmetric about 0 it is below −z with a probability of at most exp(−z²/2),
-    however few data there are (Efron 1969); a t statistic of few data that all lose the same is not
-    so bounded.
-    """
-
-    mean: float
-    error: float
-    worst: float = 0.0
-    worst_error: float = 0.0
-    worst_z: float = 0.0
-
-    @classmethod
-    def of(cls, one: FloatArray, other: FloatArray, classes: npt.NDArray[Any]) -> Difference:
-        """Of `one` − `other`, datum by datum."""
-        gap = one - other
-        worst, worst_error, worst_z, least = 0.0, 0.0, 0.0, math.inf
-        for label in np.unique(classes):
-            mine = gap[classes == label]
-            if len(mine) < 5:
-                continue
-            error = _standard_error(mine)
-            score = float(mine.mean()) / max(error, 1e-12)
-            if mine.mean() < 0 and score < least:
-                worst, worst_error, least = float(mine.mean()), error, score
-                worst_z = float(mine.sum() / np.linalg.norm(mine))
-        return cls(float(gap.mean()), _standard_error(gap), worst, worst_error, worst_z)
-
-    def surely_above(self, bound: float, z: float) -> bool:
-        return self.mean - z * self.error > bound
-
-    def surely_below(self, bound: float, z: float) -> bool:
-        return self.mean + z * self.error < bound
-
-    def probability_above(self, bound: float) -> float:
-        return NormalDist().cdf((self.mean - bound) / max(self.error, 1e-12))
 
 
 @dataclass(frozen=True)
@@ -174,8 +145,9 @@ class Finding:
 class Consequence:
     """What imposing a group on the whole network does; None where it was not measured.
 
-    `name` is a group or a reference such as "chance". `log_evidence` is in nats, on the training
-    data; `accuracy` (0 to 1), R² of real targets and the mean `nll` are on held-out data.
+    `name` is a group or a reference such as "chance". All is on held-out data: `log_evidence` is
+    log p(held-out | training data) in nats, `accuracy` is from 0 to 1, `r2` is of real targets,
+    `nll` is the mean.
     """
 
     name: str
@@ -202,17 +174,32 @@ class LayersFinding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on the network: names, () for none, None for undecided, and why."""
+    """The verdict on the network: names, () for none, None for undecided, and why.
+
+    `open` lists the candidates that would add to the verdict and can neither be asserted nor
+    excluded. `probability` is that of the whole verdict: that the named groups hold, and that no
+    other candidate does. `within` has the measured error of networks that obey a candidate only
+    approximately; the verdict then says "so2 to within 3.0 %".
+    """
 
     obeys: tuple[str, ...] | None
     probability: float
     reason: str
     findings: tuple[Finding, ...] = ()
     layers: tuple[LayersFinding, ...] = ()
+    open: tuple[str, ...] = ()
+    within: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
-        return verdict_text(self.obeys)
+        if self.obeys is None:
+            return verdict_text(None)
+        return verdict_text(
+            [
+                f"{name} to within {100 * self.within[name]:.1f} %" if name in self.within else name
+                for name in self.obeys
+            ]
+        )
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -220,8 +207,10 @@ class Judgement:
             "probability": self.probability,
             "reason": self.reason,
             "obeys": None if self.obeys is None else list(self.obeys),
+            "open": list(self.open),
             "findings": [asdict(f) for f in self.findings],
             "layers": [asdict(f) for f in self.layers],
+            "within": dict(self.within),
         }
 
     @classmethod
@@ -250,6 +239,11 @@ class Comparison:
         How strict to be.
     looks
         How often a decision is tried, each time with more data; the level is divided by it.
+    guess
+        The log-likelihood of each held-out datum under the class frequencies, at the calibration
+        that suits these data best. Who does not surely beat it has learned nothing.
+    blocks
+        A number for each held-out datum; those with the same one, such as copies, count as one.
     """
 
     tested: Mapping[str, Tested]
@@ -258,22 +252,44 @@ class Comparison:
     candidates: Candidates
     claims: Claims = Claims()
     looks: int = 1
+    guess: FloatArray | None = None
+    blocks: npt.NDArray[Any] | None = None
 
     @cached_property
     def z(self) -> float:
         """The quantile of Student's t at the level, for all tests that can assert a candidate."""
         tests = 2 * max(len(self.candidates.names), 1) * self.looks
-        return float(stdtrit(len(self.classes) - 1, 1 - self.claims.level / tests))
+        return float(stdtrit(self._independent - 1, 1 - self.claims.level / tests))
+
+    @cached_property
+    def _independent(self) -> int:
+        """How many held-out data are independent, at least 2."""
+        return max(len(self.classes if self.blocks is None else np.unique(self.blocks)), 2)
+
+    def _gap(self, one: FloatArray, other: FloatArray) -> Difference:
+        return Difference.of(one, other, self.classes, self.blocks)
 
     @cached_property
     def gained(self) -> dict[str, Difference]:
         """How much better each network predicts than the class frequencies."""
         alike = np.zeros_like(self.classes)
-        return {n: Difference.of(t.scores, self.chance, alike) for n, t in self.tested.items()}
+        return {
+            n: Difference.of(t.scores, self.chance, alike, self.blocks)
+            for n, t in self.tested.items()
+        }
 
     @cached_property
     def learned(self) -> set[str]:
-        return {n for n, gain in self.gained.items() if gain.surely_above(0.0, self.z)}
+        alike = np.zeros_like(self.classes)
+        guess = self.chance if self.guess is None else self.guess
+        return {
+            name
+            for name, gain in self.gained.items()
+            if gain.surely_above(0.0, self.z)
+            and Difference.of(self.tested[name].scores, guess, alike, self.blocks).surely_above(
+                0.0, self.z
+            )
+        }
 
     @cached_property
     def findings(self) -> dict[str, Finding]:
@@ -299,28 +315,53 @@ class Comparison:
     def judgement(self) -> Judgement:
         """What the labels obey; a candidate of which nothing is known yet is open."""
         if not self.learned:
-            return Judgement(
-                None,
-                0.0,
-                "no network predicts held-out data better than the class frequencies: there is "
-                "nothing to learn, or there are too few data or epochs",
-            )
+            return Judgement(None, 0.0, NOTHING)
         findings = [self.findings.get(n) or _unknown(n) for n in self.candidates.names]
-        return _judgement(findings, self.candidates, FREE in self.learned)
+        found = _judgement(findings, self.candidates, FREE in self.learned)
+        within = {n: t.within for n, t in self.tested.items() if t.within is not None}
+        return replace(found, within=within)
+
+    @property
+    def weighed(self) -> Judgement:
+        """What the evidence alone says: that of the held-out data, given the training data.
+
+        log p(held-out | training, h) = Σ ℓ_h is what the held-out data add to the log evidence of
+        the network that obeys h (Lotfi et al. 2022). `assertion` decides; chance is a hypothesis.
+        """
+        total = {NONE if n == FREE else n: float(t.scores.sum()) for n, t in self.tested.items()}
+        names, level = self.candidates.names, self.claims.level / self.looks
+        chance = float(self.chance.sum())
+        if chance > max(total.values()) + math.log(level):
+            return Judgement(None, 0.0, NOTHING)
+        said = assertion(total, self.candidates.inside, level=level)
+        nothing = Difference(0.0, math.inf)
+        findings = []
+        for name in names:
+            p = said.holds[name]
+            outcome: Outcome = "holds" if p >= 1 - level else "rejected" if p <= level else "open"
+            reason = f"it holds with a probability of {p:.3g} by the evidence"
+            findings.append(Finding(name, FREE, outcome, p, nothing, None, 0.0, reason))
+        obeys = None if said.verdict is None else () if said.verdict == NONE else (said.verdict,)
+        settled = {n for name in obeys or () for n in (name, *self.candidates.inside[name])}
+        open_ = tuple(
+            f.candidate for f in findings if f.outcome == "open" and f.candidate not in settled
+        )
+        right = min(said.probabilities[said.best], 0.999)
+        return Judgement(obeys, right, said.reason, tuple(findings), open=open_)
 
     def on_layers(self, name: str, depth: int, tested: Tested, against: Tested) -> LayersFinding:
         """What a network whose first `depth` layers obey `name` says, against one whose do not."""
         rule = self.claims
-        imposing = Difference.of(tested.scores, against.scores, self.classes)
+        imposing = self._gap(tested.scores, against.scores)
         known = max(float((against.scores - self.chance).mean()), 0.0)
         margin = rule.tolerance * known
-        z = float(stdtrit(len(self.classes) - 1, 1 - rule.level / LAYER_TRIALS))
+        z = float(stdtrit(self._independent - 1, 1 - rule.level / LAYER_TRIALS))
         holds = (
             imposing.surely_above(-margin, z)
             and imposing.mean > -rule.slight * known
             and not self._harms(imposing, known)
         )
-        right = imposing.probability_above(-margin)
+        right = min(imposing.probability_above(-margin), 0.999)
         return LayersFinding(name, depth, holds, right, imposing, margin)
 
     def _found(self, name: str, found: Mapping[str, Finding]) -> Finding | None:
@@ -333,6 +374,15 @@ class Comparison:
         for part, outcome in parts.items():
             if finding is not None and finding.outcome == "holds" and outcome == "open":
                 finding = self._against(name, part) if part in self.tested else finding
+        within = self.tested[name].within if name in self.tested else None
+        if (
+            finding is not None
+            and finding.outcome == "holds"
+            and within is not None
+            and within > self.claims.within
+        ):
+            reason = f"{finding.reason}, but its network obeys it only to within {within:.0%}"
+            return replace(finding, outcome="open", probability=0.5, reason=reason)
         rejected = [n for n, outcome in parts.items() if outcome == "rejected"]
         if rejected and finding is not None and finding.outcome == "holds":
             reason = f"{finding.reason}, but {' and '.join(rejected)} is rejected"
@@ -342,7 +392,7 @@ class Comparison:
     def _against(self, name: str, against: str) -> Finding | None:
         """Compare a candidate with a network that obeys less; None if it needs its own network."""
         rule, z, weaker = self.claims, self.z, self.tested[against]
-        averaging = Difference.of(weaker.averaged[name], weaker.scores, self.classes)
+        averaging = self._gap(weaker.averaged[name], weaker.scores)
         known = max(self.gained[against].mean, 0.0)
         margin, slight = rule.tolerance * known, rule.slight * known
         familiar = weaker.told[name] <= rule.familiar
@@ -351,7 +401,8 @@ class Comparison:
         imposing = self._imposing(name, weaker)
         costs = averaging.surely_below(-margin, z) or ruined
         if against in self.learned and familiar and costs:
-            reason = "averaging predictions over it costs" + (" in one class" if ruined else "")
+            everywhere = averaging.surely_below(-margin, z)
+            reason = "averaging predictions over it costs" + ("" if everywhere else " in one class")
             chance = 0.0 if ruined else averaging.probability_above(-margin)
             return Finding(name, against, "rejected", chance, averaging, imposing, margin, reason)
         if imposing is None:
@@ -420,7 +471,7 @@ class Comparison:
     def _imposing(self, name: str, weaker: Tested) -> Difference | None:
         if name not in self.tested:
             return None
-        return Difference.of(self.tested[name].scores, weaker.scores, self.classes)
+        return self._gap(self.tested[name].scores, weaker.scores)
 
     def _harms(self, difference: Difference, known: float) -> bool:
         """Whether some class seems to lose more than it may: nothing is asserted then."""
@@ -445,58 +496,41 @@ def _unknown(name: str) -> Finding:
 def _judgement(
     findings: Sequence[Finding], candidates: Candidates, free_learned: bool
 ) -> Judgement:
-    found = {f.candidate: f for f in findings}
-    inside = candidates.inside
-    held = [n for n, f in found.items() if f.outcome == "holds"]
-    strictest = tuple(n for n in held if not any(n in inside[o] for o in held))
-    open_ = [n for n, f in found.items() if f.outcome == "open"]
-    everything = tuple(findings)
-    if strictest:
-        above = [n for n in found if any(s in inside[n] for s in strictest)]
+    found = {f.candidate: f for f in _consistent(findings, candidates)}
+    everything = tuple(found.values())
+    strictest = _strictest(found, candidates)
+    settled = {*strictest, *(part for n in strictest for part in candidates.inside[n])}
+    open_ = tuple(n for n, f in found.items() if f.outcome == "open" and n not in settled)
+    if strictest or not found or (free_learned and not open_):
         right = math.prod(found[n].probability for n in strictest)
-        right *= math.prod(1 - found[n].probability for n in above)
-        doubt = [n for n in above if n in open_]
-        reason = "; ".join(f"{n}: {found[n].reason}" for n in strictest)
-        if doubt:
-            reason += f". {' and '.join(doubt)} can neither be asserted nor excluded"
-        return Judgement(strictest, min(right, 0.999), reason, everything)
-    if not found or (free_learned and not open_):
-        right = math.prod(1 - f.probability for f in findings)
-        reason = "; ".join(f"{n}: {f.reason}" for n, f in found.items())
-        return Judgement((), min(right, 0.999), reason or "there are no candidates", everything)
+        right *= math.prod(1 - f.probability for n, f in found.items() if n not in settled)
+        reason = "; ".join(f"{n}: {found[n].reason}" for n in strictest or found)
+        if open_:
+            reason += f". {' and '.join(open_)} can neither be asserted nor excluded"
+        reason = reason or "there are no candidates"
+        return Judgement(strictest, min(right, 0.999), reason, everything, open=open_)
     likely = max(open_, key=lambda n: found[n].probability, default=NONE)
     reason = "; ".join(f"{n}: {found[n].reason}" for n in open_)
-    return Judgement(None, found[likely].probability if open_ else 0.0, reason, everything)
+    probability = found[likely].probability if open_ else 0.0
+    return Judgement(None, probability, reason, everything, open=open_)
 
 
-def told_apart(one: FloatArray, other: FloatArray, folds: int = 5, ridge: float = 0.1) -> float:
-    """Return how often a linear classifier tells row i of `one` from row i of `other`.
+def _strictest(found: Mapping[str, Finding], candidates: Candidates) -> tuple[str, ...]:
+    held = [n for n, f in found.items() if f.outcome == "holds"]
+    return tuple(n for n in held if not any(n in candidates.inside[o] for o in held))
 
-    A two-sample test by a classifier (Lopez-Paz & Oquab 2017), by ridge regression on rows that it
-    was not fitted to: 0.5 where both are distributed alike.
+
+def _consistent(findings: Sequence[Finding], candidates: Candidates) -> list[Finding]:
+    """The findings, where groups that hold only one by one are open: labels that obey both would
+    obey what both generate.
     """
-    n = len(one)
-    folds = min(folds, n)
-    if folds < 2:
-        return 0.5
-    rows = np.concatenate([one, other])
-    rows = (rows - rows.mean(0)) / (rows.std(0) + 1e-9)
-    signs = np.repeat([1.0, -1.0], n)
-    part = np.tile(np.arange(n) % folds, 2)
-    gram = rows @ rows.T
-    scores = np.zeros(2 * n)
-    for k in range(folds):
-        fit, left = part != k, part == k
-        inner = gram[np.ix_(fit, fit)]
-        shrunk = inner + (ridge * np.trace(inner) / len(inner) + 1e-9) * np.eye(len(inner))
-        scores[left] = gram[np.ix_(left, fit)] @ np.linalg.solve(shrunk, signs[fit])
-    return float((scores * signs > 0).mean() + 0.5 * (scores == 0).mean())
-
-
-def _standard_error(values: FloatArray) -> float:
-    if len(values) < 2:
-        return math.inf
-    return float(values.std(ddof=1) / math.sqrt(len(values)))
+    found = {f.candidate: f for f in findings}
+    while (strictest := _strictest(found, candidates)) in candidates.joins.values():
+        together = " and ".join(strictest)
+        for name in strictest:
+            reason = f"{found[name].reason}, but {together} do not hold together"
+            found[name] = replace(found[name], outcome="open", probability=0.5, reason=reason)
+    return list(found.values())
 
 
 __all__ = [

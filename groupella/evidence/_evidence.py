@@ -108,6 +108,7 @@ class Evidence:
         data: Data,
         *,
         curvature_data: Data | None = None,
+        n_data: int | None = None,
         gradient: bool = False,
         group: dist.ProcessGroup | None = None,
         **options: Any,
@@ -121,6 +122,9 @@ class Evidence:
         curvature_data
             The part of `data` on which to compute the curvature, in either form; by default all.
             It represents all of `data`. `subset=n` lets n examples be chosen instead.
+        n_data
+            The number of examples that `data` represent, of all processes together; by default
+            their own number.
         gradient
             Whether to compute the gradient of the fit, which the method "linearised" uses.
         group
@@ -137,7 +141,9 @@ class Evidence:
             **options,
         )
         fit = data_fit(self.network, self.likelihood, data, gradient=gradient, group=group)
-        if curvature_data is not None:
+        if n_data is not None:
+            fit = fit.representing(n_data)
+        if curvature_data is not None or n_data is not None:
             blocks = _representing(blocks, fit.n_data)
         self.observe(blocks, fit)
 

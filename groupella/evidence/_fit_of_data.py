@@ -33,6 +33,17 @@ class DataFit:
     log_noise: float | None = None
     gradient: Mapping[str, Tensor] | None = None
 
+    def representing(self, n: int) -> DataFit:
+        """The fit of n data of which these are a part; the gradient is that of all alike."""
+        if n == self.n_data:
+            return self
+        share = n / self.n_data
+        gradient = self.gradient
+        if gradient is not None:
+            gradient = {name: share * g for name, g in gradient.items()}
+        outputs = round(share * self.outputs)
+        return DataFit(share * self.value, n, outputs, self.log_noise, gradient)
+
     @property
     def squares(self) -> float:
         """Σ (y − f)² under Gaussian noise."""

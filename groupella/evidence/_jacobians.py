@@ -6,6 +6,9 @@ posterior (H + δ)⁻¹ is diagonal, so each map adds
 
     Σ_f[k, l] += Σ_ij J̃_k,ij J̃_l,ij / (λ_j μ_i + δ),        J̃ = Q_Gᵀ J Q_A.
 
+Where A is the sum of few outer products, Q_A has only its range, and one more coordinate: the norm
+of what is left of a, on which A is zero. J_k = g aᵀ of one sample needs no more.
+
 One forward pass and K backward passes per batch, no loop over samples.
 """
 
@@ -94,7 +97,7 @@ def output_covariance(
 
     `precisions` maps each parameter to its δ; `scale` multiplies the curvature.
     """
-    bases = {name: block.factor_eigenvectors for name, block in blocks.items()}
+    bases = {name: _bases(block) for name, block in blocks.items()}
     jacobians: dict[str, list[Tensor]] = {}
 
     def identity(f: Tensor) -> Tensor:
@@ -195,8 +198,23 @@ def jacobian_size(blocks: Mapping[str, KroneckerBlock], outputs: int) -> int:
     return outputs * sum(block.size for block in blocks.values())
 
 
+def _bases(block: KroneckerBlock) -> Bases:
+    """Eigenvalues and eigenvectors of both factors; of the input factor only where it is not 0."""
+    if not block.has_single_rows:
+        return block.factor_eigenvectors
+    lam, q = block.thin_input_eigenvectors
+    return (nn.functional.pad(lam, (0, 1)), q), block.output_eigenvectors
+
+
 def _rotate(values: Tensor, basis: Tensor) -> Tensor:
-    """(N, B, S, D) in the basis (B or 1, D, D), float64."""
+    """(N, B, S, D) in the basis (B or 1, D, D), float64.
+
+    In a basis (B or 1, D, R) of fewer vectors, (N, B, S, R + 1): last comes the norm of the rest.
+    """
     blocks = max(values.shape[1], basis.shape[0])
     values = values.detach().double().expand(-1, blocks, -1, -1)
-    return torch.einsum("nbsd,bde->nbse", values, basis.expand(blocks, -1, -1))
+    inside = torch.einsum("nbsd,bde->nbse", values, basis.expand(blocks, -1, -1))
+    if basis.shape[1] == basis.shape[2]:
+        return inside
+    rest = values - torch.einsum("nbse,bde->nbsd", inside, basis.expand(blocks, -1, -1))
+    return torch.cat([inside, rest.norm(dim=-1, keepdim=True)], -1)

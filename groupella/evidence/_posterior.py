@@ -12,13 +12,13 @@ from a matrix of all weights, or of all data times outputs, whichever is smaller
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from groupella.curvature import evaluation
+from groupella.curvature import KroneckerBlock, evaluation
 
 from ._evidence import Evidence
 from ._jacobians import jacobian_columns, jacobian_size, output_covariance
@@ -37,6 +37,43 @@ class Posterior(Protocol):
         """Return outputs f (N, K) and their covariance (N, K, K), in float64."""
 
 
+class FactoredPosterior:
+    """A posterior with given Kronecker factors.
+
+    Parameters without factors are constants: those of the last layer alone are a posterior of it.
+
+    Parameters
+    ----------
+    network
+        The network at its weights.
+    blocks, precisions
+        Curvature and prior precision of each parameter.
+    scale
+        A factor of the curvature.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        blocks: Mapping[str, KroneckerBlock],
+        precisions: Mapping[str, float],
+        scale: float = 1.0,
+    ) -> None:
+        self.network, self.blocks = network, blocks
+        self.precisions, self.scale = precisions, scale
+
+    def covariance(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs f (N, K) and their covariance (N, K, K), in float64."""
+        with torch.no_grad(), evaluation(self.network):
+            outputs = self.network(x[:1]).flatten(1).shape[1]
+        size = min(MOST, max(1, BUDGET // max(jacobian_size(self.blocks, outputs), 1)))
+        parts = [
+            output_covariance(self.network, part, self.blocks, self.precisions, self.scale)
+            for part in torch.split(x, size)
+        ]
+        return torch.cat([f for f, _ in parts]), torch.cat([c for _, c in parts])
+
+
 class KroneckerPosterior:
     """The posterior with Kronecker factors, for networks of any size.
 
@@ -49,19 +86,18 @@ class KroneckerPosterior:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
 
+    @property
+    def factored(self) -> FactoredPosterior:
+        """The posterior as it is now: it no longer changes with the evidence."""
+        evidence = self.evidence
+        precisions = evidence.prior.precision_of_parameters()
+        return FactoredPosterior(
+            evidence.network, evidence.blocks, precisions, evidence.noise_scale
+        )
+
     def covariance(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs f (N, K) and their covariance (N, K, K), in float64."""
-        evidence = self.evidence
-        blocks = evidence.blocks
-        precisions = evidence.prior.precision_of_parameters()
-        with torch.no_grad(), evaluation(evidence.network):
-            outputs = evidence.network(x[:1]).flatten(1).shape[1]
-        size = min(MOST, max(1, BUDGET // max(jacobian_size(blocks, outputs), 1)))
-        parts = [
-            output_covariance(evidence.network, part, blocks, precisions, evidence.noise_scale)
-            for part in torch.split(x, size)
-        ]
-        return torch.cat([f for f, _ in parts]), torch.cat([c for _, c in parts])
+        return self.factored.covariance(x)
 
 
 class ExactPosterior:

@@ -7,7 +7,8 @@ exact): f(x) ~ N(f_MAP(x), s Σ_f(x)), Σ_f from a posterior and s a scale. Pred
 - "probit" (MacKay 1992), for classes: p(y | f / √(1 + π/8 v)), v the variance of each output;
 - "mc": the mean of p(y | f) over draws f from N(f_MAP, s Σ_f);
 - "calibrated", for classes: p(y | f / (T √(1 + π/8 u))), u = max(0, v̄(x)/q − 1), with v̄ the mean
-  variance of the outputs, q its 95 % quantile on held-out data, and T ≥ 1 a temperature.
+  variance of the outputs, q its 95 % quantile on held-out data (or the largest), and T ≥ 1 a
+  temperature.
 
 For a Gaussian likelihood the predictive is N(f, s Σ_f + T σ² I), exactly.
 
@@ -15,8 +16,10 @@ Why "calibrated". A classifier that fits its training data has next to no curvat
 that its posterior is nearly its prior, with variances of f in the hundreds, whichever way the
 curvature is computed; held-out data refute them. How the variance differs *between* inputs is
 informative nonetheless: it tells strange inputs from usual ones. So only what exceeds the variance
-of held-out data counts, in units of it. Usual predictions stay those of "map", at a temperature if
-held-out data surely ask for one, as one tempers a posterior (Wenzel et al. 2020).
+of held-out data counts, in units of it. (Dividing f by v̄/q itself helps more on inputs that are
+very strange, and makes predictions worse on noise that the network can cope with.) Usual
+predictions stay those of "map", at a temperature if held-out data surely ask for one, as one
+tempers a posterior (Wenzel et al. 2020).
 
 MacKay, "The evidence framework applied to classification networks", Neural Computation 4(5), 1992.
 Wenzel et al., "How good is the Bayes posterior in deep neural networks really?", ICML 2020.
@@ -25,6 +28,7 @@ Wenzel et al., "How good is the Bayes posterior in deep neural networks really?"
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -99,10 +103,11 @@ class Predictive:
     def calibrated(self, x: Tensor, y: Tensor) -> Predictive:
         """Return predictions calibrated on data that the network was not trained on.
 
-        Classes are then predicted by "calibrated", but by "map" if on these data that costs more
-        than 0.002 nats per example or 0.005 in calibration error; the temperature is 1 unless
-        another gains two nats in all. Real targets get the temperature of the noise and the scale,
-        from 10⁻⁵ to 10 or 0, that suit these data best; other targets a scale.
+        Classes are then predicted by "calibrated". The temperature is that of `fitted_temperature`;
+        q is the largest variance instead of the 95 % quantile if that costs more than 0.002 nats
+        per example or 0.005 in calibration error on these data. Real targets get the temperature of
+        the noise and the scale, from 10⁻⁵ to 10 or 0, that suit these data best; other targets a
+        scale.
 
         Parameters
         ----------
@@ -116,38 +121,37 @@ class Predictive:
             limit = min(fitted.values())[0] + FREE
             scale = max(s for s, (loss, _) in fitted.items() if loss <= limit)
             return make(self.posterior, scale=scale, temperature=fitted[scale][1])
-        nothing = torch.zeros_like(covariance)
-        plain = self._assessed(f[None], y)
-        loss, temperature = self._tempered(f, nothing, y)
-        usual = float(self._variance(f, covariance).mean(1).quantile(USUAL))
-        for t in (temperature, 1.0) if len(y) * (plain.nll - loss) > SURE else (1.0,):
-            found = make(self.posterior, temperature=t, usual=max(usual, 1e-300))
-            softer = self._assessed(found._softened(f, covariance)[None], y)
-            assert softer.ece is not None
-            assert plain.ece is not None
-            if softer.nll <= plain.nll + FREE and softer.ece <= plain.ece + WORSE:
-                return found
-        return make(self.posterior)
+        variance = self._variance(f, covariance).mean(1).clamp(min=1e-300)
+        found = make(
+            self.posterior,
+            temperature=fitted_temperature(likelihood, f, y),
+            usual=float(variance.quantile(USUAL)),
+        )
+        plain, softer = (
+            _assessed(likelihood, one[None], y)
+            for one in (f / found.temperature, found._softened(f, covariance))
+        )
+        assert softer.ece is not None
+        assert plain.ece is not None
+        if softer.nll > plain.nll + FREE or softer.ece > plain.ece + WORSE:
+            found.usual = float(variance.max())
+        return found
 
     def _tempered(self, f: Tensor, covariance: Tensor, y: Tensor) -> tuple[float, float]:
-        """The least mean −log p(y) over temperatures, and the temperature."""
-        likelihood = self.evidence.likelihood
-        if not likelihood.has_classes and likelihood.log_noise is None:
+        """The least mean −log p(y) over temperatures of the noise, and the temperature."""
+        if self.evidence.likelihood.log_noise is None:
             return self._nll(f, covariance, y, 1.0), 1.0
-
-        def loss(log_t: float) -> float:
-            return self._nll(f, covariance, y, math.exp(log_t))
-
-        # Class predictions only become softer: sharper ones are wrong for strange inputs.
-        low, high = (0.0 if likelihood.has_classes else math.log(COLDEST)), math.log(HOTTEST)
-        found = minimize_scalar(loss, bounds=(low, high), method="bounded", options={"xatol": 0.01})
-        return float(found.fun), math.exp(found.x)
+        return _least(lambda t: self._nll(f, covariance, y, t), COLDEST)
 
     def _softened(self, f: Tensor, covariance: Tensor) -> Tensor:
         """Outputs whose predictions are those of "calibrated"."""
         assert self.usual is not None
         excess = (self._variance(f, covariance).mean(1) / self.usual - 1.0).clamp(min=0.0)
         return f / (self.temperature * (1.0 + math.pi / 8.0 * excess).sqrt()).unsqueeze(1)
+
+    def variance(self, x: Tensor) -> Tensor:
+        """Return v̄(x) (N,), the mean variance of the outputs as far as the likelihood sees it."""
+        return self._variance(*self.posterior.covariance(x)).mean(1)
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return f (N, K) in float64, computed in evaluation mode."""
@@ -241,19 +245,8 @@ class Predictive:
         if likelihood.log_noise is not None and method != "map":
             f, covariance = self.latent(x)
             return Quality(self._nll(f, covariance, y, self.temperature), None, None)
-        return self._assessed(self._draws(x, self._method(method), samples, generator), y, bins)
-
-    def _assessed(self, draws: Tensor, y: Tensor, bins: int = 15) -> Quality:
-        """The quality of predictions by draws (draws, N, K)."""
-        likelihood = self.evidence.likelihood
-        nll = _nll_of_draws(likelihood, draws, y)
-        p = likelihood.mean(draws).mean(0)
-        accuracy = likelihood.accuracy(p, y)
-        if accuracy is None:
-            return Quality(nll, None, None)
-        if y.numel() == p.numel():  # binary outputs: two classes each
-            p, y = torch.stack([1 - p, p], -1).reshape(-1, 2), (y > 0.5).long().reshape(-1)
-        return Quality(nll, accuracy, calibration_error(p, y, bins))
+        draws = self._draws(x, self._method(method), samples, generator)
+        return _assessed(likelihood, draws, y, bins)
 
     def _method(self, method: PredictiveMethod | None) -> str:
         if method is not None:
@@ -263,8 +256,6 @@ class Predictive:
     def _nll(self, f: Tensor, covariance: Tensor, y: Tensor, temperature: float) -> float:
         """Mean −log p(y) for f ~ N(f, covariance)."""
         likelihood, noise = self.evidence.likelihood, self.evidence.noise
-        if likelihood.has_classes:
-            return _nll_of_draws(likelihood, f[None] / temperature, y)
         if noise is None:
             return _nll_of_draws(likelihood, _sampled(f, covariance, SAMPLES, None), y)
         own = temperature * noise**2 * torch.eye(f.shape[1]).to(f)
@@ -315,6 +306,62 @@ class Predictive:
         seen = _seen(self.evidence.likelihood, f)
         variance = (seen @ covariance @ seen).diagonal(dim1=1, dim2=2)
         return variance / seen.diagonal().square()
+
+
+def fitted_temperature(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
+    """Return the temperature T ≥ 1 at which predictions p(y | f/T) of classes suit y best.
+
+    It is 1 unless another gains two nats in all and costs at most 0.005 in calibration error, so
+    that predictions at it are not worse than those at 1.
+
+    Parameters
+    ----------
+    likelihood
+        Of classes, or of several labels.
+    f, y
+        Outputs (N, K) for data that the network was not trained on, and their targets.
+
+    References
+    ----------
+    Guo et al., "On calibration of modern neural networks", ICML 2017.
+    """
+    loss, found = _softest(likelihood, f, y)
+    plain, softer = (_assessed(likelihood, f[None] / t, y) for t in (1.0, found))
+    assert plain.ece is not None
+    assert softer.ece is not None
+    sure = len(y) * (plain.nll - loss) > SURE
+    return found if sure and softer.ece <= plain.ece + WORSE else 1.0
+
+
+def _softest(likelihood: Likelihood, f: Tensor, y: Tensor) -> tuple[float, float]:
+    """The least mean −log p(y | f/T) over T ≥ 1, and T.
+
+    Class predictions only become softer: sharper ones are wrong for strange inputs.
+    """
+    return _least(lambda t: _nll_of_draws(likelihood, f[None] / t, y), 1.0)
+
+
+def _least(loss: Callable[[float], float], coldest: float) -> tuple[float, float]:
+    """The least loss over temperatures, and the temperature."""
+    found = minimize_scalar(
+        lambda log_t: loss(math.exp(log_t)),
+        bounds=(math.log(coldest), math.log(HOTTEST)),
+        method="bounded",
+        options={"xatol": 0.01},
+    )
+    return float(found.fun), math.exp(found.x)
+
+
+def _assessed(likelihood: Likelihood, draws: Tensor, y: Tensor, bins: int = 15) -> Quality:
+    """The quality of predictions by draws (draws, N, K)."""
+    nll = _nll_of_draws(likelihood, draws, y)
+    p = likelihood.mean(draws).mean(0)
+    accuracy = likelihood.accuracy(p, y)
+    if accuracy is None:
+        return Quality(nll, None, None)
+    if y.numel() == p.numel():  # binary outputs: two classes each
+        p, y = torch.stack([1 - p, p], -1).reshape(-1, 2), (y > 0.5).long().reshape(-1)
+    return Quality(nll, accuracy, calibration_error(p, y, bins))
 
 
 def _seen(likelihood: Likelihood, f: Tensor) -> Tensor:

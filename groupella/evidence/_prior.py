@@ -7,7 +7,7 @@ w_g the parameters of group g and δ_g its precision, p(w) = Π_g N(w_g | 0, δ_
 | ---------------- | --------------------------------------------------------------------- |
 | `layers.3/p4`    | the weights of path p4 in the residual-pathway layer `layers.3`       |
 | `layers.3/bias`  | that layer's bias; `layers.3/p4/bias` for a bias inside a path        |
-| `layers.3/FC/site_bias` | the bias per site of a free path, which decides on the path too |
+| `layers.3/FC/offset` | the offset of a path, which decides on the path too               |
 | `head.0`         | the weight of an ordinary module, `head.0/bias` its bias              |
 
 A path's tensors share one precision: the two factors of a factored path trade scale freely, so a
@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from groupella.curvature import matching
 
-Role = Literal["path", "weight", "bias", "site_bias", "lengthscale"]
+Role = Literal["path", "weight", "bias", "offset", "lengthscale"]
 
 
 @runtime_checkable
@@ -179,12 +179,12 @@ class Prior(nn.Module):
     def of_path(self, layer: str, path: str) -> tuple[PriorGroup, ...]:
         """Return the groups that decide on a path.
 
-        Its weights, or its lengthscales if their prior is learned, and its bias per site.
+        Its weights, or its lengthscales if their prior is learned, and its offset.
         """
         mine = [g for g in self.groups if (g.layer, g.path) == (layer, path) and g.role != "bias"]
         lengthscales = [g for g in mine if g.role == "lengthscale" and g.learn]
         weights = lengthscales or [g for g in mine if g.role == "path"]
-        return (*weights, *(g for g in mine if g.role == "site_bias"))
+        return (*weights, *(g for g in mine if g.role == "offset"))
 
     @property
     def precisions(self) -> Tensor:
@@ -292,9 +292,9 @@ def _group(
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad or name in ignored:
             continue
-        layer, path = _owner(name, layers)
+        layer, path, is_offset = _owner(name, layers)
         module, _, leaf = name.rpartition(".")
-        role = _role(modules[module], leaf, path)
+        role: Any = "offset" if is_offset else _role(modules[module], leaf, path)
         if role == "lengthscale" and layer is not None:
             sparse_paths.add((layer, path))
         if role == "position" or (role == "lengthscale" and not on_lengthscales):
@@ -304,7 +304,7 @@ def _group(
         if key not in groups:
             home = module if layer is None else layer
             wanted = getattr(layers.get(home), "initial_precisions", None) or {}
-            initial = float(wanted.get(path, 1.0)) if role == "path" else 1.0
+            initial = float(wanted.get(path, 1.0)) if role in ("path", "offset") else 1.0
             groups[key] = PriorGroup(key, (), 0, role, home, path, initial)
         known = groups[key]
         groups[key] = replace(
@@ -319,14 +319,15 @@ def _group(
     return found, hyperparameters
 
 
-def _owner(name: str, layers: Iterable[str]) -> tuple[str | None, str | None]:
-    """The residual-pathway layer and path that hold a parameter (None, None outside them)."""
+def _owner(name: str, layers: Iterable[str]) -> tuple[str | None, str | None, bool]:
+    """The residual-pathway layer and path of a parameter, if any; whether it is an offset."""
     for layer in sorted(layers, key=len, reverse=True):
         prefix = layer + "." if layer else ""
         if name.startswith(prefix):
             rest = name[len(prefix) :].split(".")
-            return layer, rest[1] if rest[0] == "paths" and len(rest) > 2 else None
-    return None, None
+            owned = rest[0] in ("paths", "offsets") and len(rest) > 2
+            return layer, rest[1] if owned else None, owned and rest[0] == "offsets"
+    return None, None, False
 
 
 def _role(module: nn.Module, leaf: str, path: str | None) -> Any:
@@ -338,8 +339,6 @@ def _role(module: nn.Module, leaf: str, path: str | None) -> Any:
         return "lengthscale"
     if leaf in special:
         return "position"
-    if leaf == "site_bias" and path is not None:
-        return "site_bias"
     if leaf.startswith("bias") or leaf.endswith("bias"):
         return "bias"
     return "weight" if path is None else "path"
@@ -357,6 +356,6 @@ def _name(name: str, layer: str | None, path: str | None, role: str, per_tensor:
         return f"{stem}/{inside}" if per_tensor else stem
     if path is None:
         return f"{stem}/{leaf}"
-    if per_tensor:
+    if per_tensor and role != "offset":
         return f"{stem}/{inside}"
-    return f"{stem}/{'bias' if role == 'bias' else role}"
+    return f"{stem}/{role}"

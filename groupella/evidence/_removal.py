@@ -8,7 +8,7 @@ terms gone as well, the log evidence changes by
 
     ½ Σ_i Σ log(1 + λ_i/δ_i)  +  ½ Σ_i δ_i‖w_i‖²  −  mean_i δ_i‖w_i‖²  −  ½ mean_i q_i.
 
-A path's bias per site is a term of its own, with m = 1; the two changes add up.
+A path's offset is a term of its own, with m = 1.
 
 In the block-diagonal approximation other groups' terms do not depend on the path, so the best
 precisions of the rest do not move.
@@ -40,12 +40,21 @@ STEPS = 40
 def removal(evidence: Evidence, names: Sequence[str]) -> float:
     """Return the change of log evidence without the prior groups `names` of one path.
 
-    This is the closed form; it needs no data but collected curvature.
+    This is the closed form; it needs no data but collected curvature. Weights and offset of a path
+    are worth what each is worth: where the network is better without one of them, the other is
+    compared with that network.
     """
+    changes = [_of_product(evidence, product) for product in _products(evidence, names)]
+    losses = [change for change in changes if change < 0]
+    return sum(losses or changes)
+
+
+def _products(evidence: Evidence, names: Sequence[str]) -> list[list[str]]:
+    """The groups that are factors of one product, and each offset on its own."""
     prior = evidence.prior
-    offsets = [n for n in names if prior.groups[prior.index(n)].role == "site_bias"]
+    offsets = [n for n in names if prior.groups[prior.index(n)].role == "offset"]
     factors = [n for n in names if n not in offsets]
-    return sum(_of_product(evidence, product) for product in (factors, *([n] for n in offsets)))
+    return [*([factors] if factors else []), *([n] for n in offsets)]
 
 
 def _of_product(evidence: Evidence, names: Sequence[str]) -> float:
@@ -73,7 +82,7 @@ def _of_product(evidence: Evidence, names: Sequence[str]) -> float:
 
 
 def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
-    """Remove every path without which the log evidence is higher by more than `nats`.
+    """Remove all weights and offsets of paths without which the evidence is higher by over `nats`.
 
     Gradients and fixed points only find the nearest maximum of the evidence, and a path that once
     fitted noise can stay there although the network is better without it. A layer keeps its
@@ -90,12 +99,12 @@ def prune(evidence: Evidence, nats: float = 0.0) -> list[str]:
     for layer, module in pathway_layers(evidence.network).items():
         kept = strictest({path: module.subspaces[path] for path in module.paths})
         for path in module.paths:
-            names = [g.name for g in prior.of_path(layer, path)]
-            if path in kept or all(map(prior.is_out, names)):
+            if path in kept:
                 continue
-            if removal(evidence, names) > nats:
-                prior.take_out(evidence.network, names)
-                gone += names
+            for names in _products(evidence, [g.name for g in prior.of_path(layer, path)]):
+                if not all(map(prior.is_out, names)) and _of_product(evidence, names) > nats:
+                    prior.take_out(evidence.network, names)
+                    gone += names
     return gone
 
 

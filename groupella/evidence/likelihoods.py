@@ -229,6 +229,16 @@ def softmax_root(log_p: Tensor) -> Tensor:
     return torch.zeros_like(root).scatter(1, order[:, :, None].expand_as(root), root)
 
 
+def likelihood_of(kind: str) -> Likelihood:
+    """Return the likelihood of targets that are "classes", "regression" or "multilabel"."""
+    kinds: dict[str, type[Likelihood]] = {
+        "classes": Categorical,
+        "regression": Gaussian,
+        "multilabel": Bernoulli,
+    }
+    return kinds[kind]()
+
+
 def flat_outputs(f: Tensor, name: str) -> Tensor:
     """Return f as (N, K); raise for outputs without a batch axis."""
     if f.ndim < 2:

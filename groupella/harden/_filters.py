@@ -18,17 +18,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from groupella.bases import Padding
 from groupella.nn.circular import add_kernels
-from groupella.nn.paths import FactoredFC, FullyConnected, SparseFC
+from groupella.nn.paths import FactoredFC, FullyConnected, SparseFC, TiedFilter
 
 _ROWS_AT_ONCE = 1024
 
 
 class Filter(NamedTuple):
-    """y = weight ⋆ x + bias on a torus; weight (C', C, *odd window), bias (C',)."""
+    """y = weight ⋆ x + bias; weight (C', C, *odd window), bias (C',).
+
+    On a torus, or with `padding` "zeros" around the image.
+    """
 
     weight: Tensor
     bias: Tensor
+    padding: Padding = "circular"
 
 
 class Matrix(NamedTuple):
@@ -47,33 +52,53 @@ class FactoredMatrix(NamedTuple):
     after: Tensor
 
 
-def plain_weights(path: nn.Module) -> Filter | Matrix | FactoredMatrix:
+class Gathered(NamedTuple):
+    """y[places] = signs · (weight × Σ values · x[points]), filter by filter; see `TiedFilter`.
+
+    Of each kind of filters: weight (filters, entries·C, C'·units), points and values (filters,
+    orbit, entries, ties), signs (filters, orbit, units). `places` says where each output is.
+    """
+
+    weights: tuple[Tensor, ...]
+    points: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    signs: tuple[Tensor, ...]
+    places: Tensor
+    channels: tuple[int, int]
+    bias: Tensor
+
+
+def plain_weights(path: nn.Module) -> Filter | Matrix | FactoredMatrix | Gathered:
     """The weights of a path in the plainest form that fits, in float64.
 
     Returns
     -------
-    Filter, FactoredMatrix or Matrix
-        A filter for paths that commute with all translations, factors for F-FC and S-FC, else a
-        matrix.
+    Filter, FactoredMatrix, Gathered or Matrix
+        A filter for paths that commute with all translations, factors for F-FC and S-FC, gathered
+        patches for TIED, else a matrix.
     """
     exact: Any = copy.deepcopy(path).double()
     with torch.no_grad():
         if isinstance(exact, (FactoredFC, SparseFC)):
             return _factors(exact)
+        if isinstance(exact, TiedFilter):
+            return _gathered(exact)
         if isinstance(exact, FullyConnected):
             bias = exact.weight.new_zeros(len(exact.weight))
-            for own in (exact.bias, exact.site_bias):
-                bias = bias if own is None else bias + own.flatten()
-            return Matrix(exact.weight, bias)
+            return Matrix(exact.weight, bias if exact.bias is None else exact.bias.flatten())
+        if getattr(exact, "padding", "circular") != "circular":
+            weight, bias = exact.filter(), exact.filter_bias()
+            zeros = weight.new_zeros(len(weight))
+            return Filter(weight, zeros if bias is None else bias, exact.padding)
         if exact.symmetry.translations and exact.space_in.lattice == exact.space_out.lattice:
             return _filter(exact)
         return _matrix(exact)
 
 
 def add_filters(filters: Sequence[Filter]) -> Filter:
-    """The sum of the filters, on the largest window."""
+    """The sum of the filters, on the largest window; all have the same padding."""
     bias = torch.stack([f.bias for f in filters]).sum(0)
-    return Filter(add_kernels([f.weight for f in filters]), bias)
+    return Filter(add_kernels([f.weight for f in filters]), bias, filters[0].padding)
 
 
 def _filter(path: Any) -> Filter:
@@ -127,14 +152,27 @@ def _factors(path: FactoredFC | SparseFC) -> FactoredMatrix:
     theta2: Tensor = path.theta2
     c_out = len(theta1)
     between: Tensor = theta1.new_zeros(c_out)
-    sites = theta1.new_zeros(()) if path.site_bias is None else path.site_bias.reshape(c_out, -1)
     if isinstance(path, SparseFC):
         spread, projection = path.functions()
         theta1, theta2 = theta1 @ spread.mT, theta2 @ projection.mT
         after = between if path.bias is None else path.bias
         after = after.unsqueeze(1).expand(-1, theta1.shape[2])
-        return FactoredMatrix(theta1, theta2, between, after + sites)
+        return FactoredMatrix(theta1, theta2, between, after)
     if path.channel_bias is not None:
         between = path.channel_bias
     point = path.point_bias if path.point_bias is not None else theta1.new_zeros(theta1.shape[2])
-    return FactoredMatrix(theta1, theta2, between, point.expand(c_out, -1) + sites)
+    return FactoredMatrix(theta1, theta2, between, point.expand(c_out, -1))
+
+
+def _gathered(path: TiedFilter) -> Gathered:
+    channels = (path.space_in.channels, path.space_out.channels)
+    zeros = path.weights[0].new_zeros(channels[1])
+    return Gathered(
+        tuple(kind.matrices(w) for kind, w in zip(path.kinds, path.weights, strict=True)),
+        tuple(kind.index for kind in path.kinds),
+        tuple(kind.values for kind in path.kinds),
+        tuple(kind.signs for kind in path.kinds),
+        path.places,
+        channels,
+        zeros if path.bias is None else path.bias,
+    )

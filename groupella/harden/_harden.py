@@ -26,7 +26,7 @@ from groupella.nn.pooling import Centre, GlobalPool, GroupPool, Lift, PolyphaseP
 from groupella.nn.standardise import InUnits, Standardise
 
 from . import _plain
-from ._filters import FactoredMatrix, Filter, Matrix, add_filters, plain_weights
+from ._filters import FactoredMatrix, Filter, Gathered, Matrix, add_filters, plain_weights
 
 _ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -204,7 +204,7 @@ def _leaf(
     """The plain form of a module of groupella; None for a module that merely contains some."""
     if isinstance(module, ResidualPathway):
         chosen = tuple(module.paths) if kept is None else kept
-        return _written_out(_layer(module, _chosen(module, chosen, stationary)))
+        return _written_out(_layer(module, chosen, stationary))
     if isinstance(module, Pointwise):
         return _ACTIVATIONS[module.function]()
     if isinstance(module, Standardise | InUnits) and not module.calibrated:
@@ -247,7 +247,7 @@ def _written_out(module: nn.Module) -> nn.Module:
 
 def _chosen(
     layer: ResidualPathway, kept: tuple[str, ...], stationary: tuple[str, ...]
-) -> list[nn.Module]:
+) -> list[Any]:
     """The paths to keep; of sparse paths whose lengthscales are zero or died, the constant part."""
     return [
         path if name in kept else stationary_part(path)
@@ -256,11 +256,11 @@ def _chosen(
     ]
 
 
-def _layer(layer: ResidualPathway, paths: Iterable[Any]) -> nn.Module:
+def _layer(layer: ResidualPathway, kept: tuple[str, ...], stationary: tuple[str, ...]) -> nn.Module:
     before: list[nn.Module] = []
     after: list[nn.Module] = []
     filters: list[Filter] = []
-    for path in paths:
+    for path in _chosen(layer, kept, stationary):
         found = plain_weights(path)
         if isinstance(found, Filter):
             filters.append(found)
@@ -268,7 +268,12 @@ def _layer(layer: ResidualPathway, paths: Iterable[Any]) -> nn.Module:
             after.append(_weights(found, path.space_out.shape))
         else:
             before.append(_weights(found, path.space_out.shape))
-    bias = None if layer.bias is None else layer._spread(layer.bias).detach()
+    bias = layer.constant(kept)
+    bias = None if bias is None else bias.detach()
+    torus = [f for f in filters if f.padding == "circular"]
+    if torus and len(torus) < len(filters):  # a user's own mixture
+        before += [_plain.convolution(f, None) for f in filters if f.padding != "circular"]
+        filters = torus
     alone = bool(filters) and not before and not after and layer.pool is None
     if alone and (bias is None or bias[0].numel() == 1):
         constant = None if bias is None else bias.flatten().double()
@@ -286,16 +291,21 @@ def _path(path: Any) -> nn.Module:
     return _weights(found, path.space_out.shape)
 
 
-def _weights(found: Matrix | FactoredMatrix, shape: tuple[int, ...]) -> nn.Module:
+def _weights(found: Matrix | FactoredMatrix | Gathered, shape: tuple[int, ...]) -> nn.Module:
     if isinstance(found, Matrix):
         return _plain.matrix(found, shape)
+    if isinstance(found, Gathered):
+        return _plain.GatheredPatches(found, shape)
     return _plain.Factored(found, shape)
 
 
 def _polyphase(pool: PolyphasePool) -> nn.Module:
     channels, *lattice = pool.space_in.shape
+    if pool.is_fixed:
+        return _plain.Every(pool.stride, len(lattice))
     pattern = pool.pattern.like(torch.empty((), dtype=torch.float64))
-    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre, pattern)
+    chain = pool.pattern.chain
+    return _plain.Polyphase(channels, lattice, pool.norm, pool._fibre, pattern, chain, pool.stride)
 
 
 def _centre(centre: Centre) -> nn.Module:

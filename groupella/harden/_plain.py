@@ -21,7 +21,7 @@ from groupella.nn.pooling import (
     rolled_sites,
 )
 
-from ._filters import FactoredMatrix, Filter, Matrix
+from ._filters import FactoredMatrix, Filter, Gathered, Matrix
 
 _CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
     1: nn.Conv1d,
@@ -31,7 +31,7 @@ _CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = 
 
 
 def convolution(found: Filter, bias: Tensor | None) -> nn.Module:
-    """A stock convolution with circular padding; `bias` (C',) is added to the filter's own."""
+    """A stock convolution with its padding; `bias` (C',) is added to the filter's own."""
     c_out, c, *window = found.weight.shape
     total = found.bias if bias is None else found.bias + bias
     has_bias = bias is not None or bool(total.any())
@@ -41,7 +41,7 @@ def convolution(found: Filter, bias: Tensor | None) -> nn.Module:
         c_out,
         tuple(window),  # type: ignore[arg-type]
         padding=padding,  # type: ignore[arg-type]
-        padding_mode="circular" if any(padding) else "zeros",
+        padding_mode=found.padding if any(padding) else "zeros",
         bias=has_bias,
     )
     return _filled(made, found.weight, total)
@@ -88,12 +88,63 @@ class Factored(nn.Module):
         return y.reshape(-1, *self.shape)
 
 
+class GatheredPatches(nn.Module):
+    """Gathered patches times a matrix for each filter, put to their places; with a bias if any."""
+
+    places: Tensor
+
+    def __init__(self, found: Gathered, shape: Sequence[int]) -> None:
+        super().__init__()
+        self.shape, (self.channels, self.channels_out) = tuple(shape), found.channels
+        self.kinds = len(found.weights)
+        self.sizes = [tuple(points.shape) for points in found.points]
+        for i in range(self.kinds):
+            self.register_parameter(f"weight{i}", nn.Parameter(found.weights[i].contiguous()))
+            self.register_buffer(f"index{i}", found.points[i].flatten().clone())
+            self.register_buffer(f"values{i}", found.values[i][..., None, None].clone())
+            self.register_buffer(f"signs{i}", found.signs[i].unsqueeze(2).clone())
+        self.register_buffer("places", found.places.clone())
+        spread = found.bias.view(-1, *[1] * len(self.shape))
+        self.bias = _nonzero(spread)
+
+    def forward(self, x: Tensor) -> Tensor:
+        points = x.reshape(x.shape[0], self.channels, -1).permute(2, 0, 1)
+        parts = []
+        for i, (filters, orbit, entries, ties) in enumerate(self.sizes):
+            weight, index, values, signs = (
+                getattr(self, f"{name}{i}") for name in ("weight", "index", "values", "signs")
+            )
+            taken = points.index_select(0, index)
+            taken = taken.reshape(filters, orbit, entries, ties, -1, self.channels)
+            rows = (taken * values.to(x)).sum(3).permute(0, 3, 1, 2, 4)
+            y = torch.bmm(rows.reshape(filters, -1, entries * self.channels), weight)
+            y = y.reshape(filters, -1, orbit, self.channels_out, signs.shape[3])
+            parts.append((y * signs.to(x).unsqueeze(1)).permute(1, 3, 0, 2, 4).flatten(2))
+        together = torch.cat([*parts, torch.zeros_like(parts[0][:, :, :1])], 2)
+        y = together.index_select(2, self.places)
+        if self.bias is not None:
+            y = y + self.bias.reshape(-1, 1)
+        return y.reshape(-1, *self.shape)
+
+
 def _nonzero(bias: Tensor) -> nn.Parameter | None:
     return nn.Parameter(bias.contiguous()) if bool(bias.any()) else None
 
 
+class Every(nn.Module):
+    """Every stride-th site along each axis, from the first."""
+
+    def __init__(self, stride: int, dim: int) -> None:
+        super().__init__()
+        steps = [slice(None, None, stride)] * dim
+        self.where: tuple[slice, ...] = (slice(None), slice(None), *steps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[self.where]
+
+
 class Polyphase(nn.Module):
-    """Of the 2^d phases of each sample, the one of the largest norm; ties as in `choose_phase`."""
+    """Of the s^d phases of each sample, the one of the largest norm; ties as in `choose_phase`."""
 
     def __init__(
         self,
@@ -102,32 +153,36 @@ class Polyphase(nn.Module):
         norm: Norm,
         fibre: int,
         pattern: Sequence[Tensor],
+        chain: Sequence[Sequence[int]],
+        stride: int = 2,
     ) -> None:
         super().__init__()
         self.channels, self.lattice, self.norm, self.fibre = channels, tuple(lattice), norm, fibre
+        self.chain, self.stride = chain, stride
+        self.smaller = [n // stride for n in lattice]
         for number, factor in enumerate(pattern):
             self.register_buffer(f"pattern{number}", factor, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         chosen = self.choose(x.detach()).view(-1, 1, 1, 1)
-        halves = [n // 2 for n in self.lattice]
-        index = chosen.expand(-1, 1, self.channels, prod(halves))
-        return self.phases(x).gather(1, index).reshape(-1, self.channels, *halves)
+        index = chosen.expand(-1, 1, self.channels, prod(self.smaller))
+        return self.phases(x).gather(1, index).reshape(-1, self.channels, *self.smaller)
 
     def phases(self, x: Tensor) -> Tensor:
         """(batch, channels, *lattice) to (batch, phases, channels, sites)."""
         d = len(self.lattice)
-        halves = [n // 2 for n in self.lattice]
-        split = [side for half in halves for side in (half, 2)]
+        split = [side for n in self.smaller for side in (n, self.stride)]
         phases = x.reshape(-1, self.channels, *split)
         axes = [0, *range(3, 2 * d + 2, 2), 1, *range(2, 2 * d + 2, 2)]
-        return phases.permute(axes).reshape(-1, 2**d, self.channels, prod(halves))
+        return phases.permute(axes).reshape(-1, self.stride**d, self.channels, prod(self.smaller))
 
     def choose(self, x: Tensor) -> Tensor:
         """(batch, channels, *lattice) to (batch,)."""
-        best = nearly_largest(phase_scores(x, self.lattice, self.norm, self.fibre), x)
+        scores = phase_scores(x, self.lattice, self.norm, self.fibre, self.stride)
+        best = nearly_largest(scores, x)
         factors = [getattr(self, f"pattern{n}").double() for n in range(1 + len(self.lattice))]
-        return break_ties(x, best, self.lattice, *factors).to(torch.uint8).argmax(1)
+        best = break_ties(x, best, self.lattice, *factors, chain=self.chain, stride=self.stride)
+        return best.to(torch.uint8).argmax(1)
 
 
 class Centred(nn.Module):

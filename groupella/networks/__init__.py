@@ -4,6 +4,9 @@ from ._convert import Conversion as Conversion
 from ._convert import ConvertedLayer as ConvertedLayer
 from ._convert import NotConvertibleError as NotConvertibleError
 from ._convert import convert as convert
+from ._equivariant import EquivariantNet as EquivariantNet
+from ._equivariant import TensorBlock as TensorBlock
+from ._equivariant import equivariant_net as equivariant_net
 from ._frozen import FrozenBatchNorm as FrozenBatchNorm
 from ._frozen import freeze_statistics as freeze_statistics
 from ._invariant import InvariantHead as InvariantHead
@@ -20,3 +23,4 @@ from ._trunk import PAPER_BLOCKS as PAPER_BLOCKS
 from ._trunk import Block as Block
 from ._trunk import Trunk as Trunk
 from ._trunk import trunk as trunk
+from ._units import with_units as with_units

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt, prod
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from groupella.groups import FeatureSpace, GroupSet, Symmetry
+from groupella.groups import FeatureSpace, Fibre, GroupSet, Symmetry, patch_fibre, split_names
+from groupella.nn.fast_path import without_fast_path
 from groupella.nn.layer import ResidualPathway
 
-from ._converted import PathwayConv, PathwayFlat, PathwayPatches, PathwaySites, PathwayTokens
+from ._converted import (
+    PathwayConv,
+    PathwayFlat,
+    PathwayMoreTokens,
+    PathwayPatches,
+    PathwaySites,
+    PathwayTokens,
+)
 from ._placing import place
 
 _CONVS: tuple[type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d], ...] = (
@@ -118,15 +126,17 @@ def convert(
     left as it is.
 
     Features are scalars (trivial fibres), as in the model. Any border (zeros, circular, none, …) is
-    kept exactly; groups then act on the padded lattice. Linear layers are converted if they act on
-    tokens that form a lattice, or on a flattened map.
+    kept exactly; groups then act on the padded lattice. The patch embedding of a ViT is on the
+    lattice of patches, which turn about their centres. Linear layers are converted if they act on
+    tokens that form a lattice, or on a flattened map; class tokens keep a linear layer.
 
     Parameters
     ----------
     model
         Any model; it is not changed.
     groups
-        The symmetries to choose among. `trivial()` adds free paths.
+        The symmetries to choose among: a `GroupSet`, symmetries, or names as in "z2,p4".
+        `trivial()` adds free paths.
     example
         A batch of inputs, at least one. It determines the lattices.
     free, increments
@@ -140,9 +150,19 @@ def convert(
     Raises
     ------
     ValueError
-        If no layer can be converted; the message says why, layer by layer.
+        If no layer can be converted; the message says why, layer by layer. If the model fails on
+        the example.
+    TypeError
+        If the model is no module, or the example no tensor.
     """
     chosen = _group_set(groups)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch module, got {type(model).__name__}")
+    if not isinstance(example, Tensor):
+        raise TypeError(
+            f"example must be a tensor of inputs, got {type(example).__name__}: give "
+            "torch.as_tensor(…)"
+        )
     plain = copy.deepcopy(model).eval()
     trace, before = _Trace.of(plain, example)
     network = copy.deepcopy(model)
@@ -174,7 +194,9 @@ def convert(
 def _group_set(groups: Any) -> GroupSet:
     if isinstance(groups, GroupSet):
         return groups
-    return GroupSet(*((groups,) if isinstance(groups, Symmetry | str) else groups))
+    if isinstance(groups, str):
+        groups = split_names(groups)
+    return GroupSet(*((groups,) if isinstance(groups, Symmetry) else groups))
 
 
 @dataclass(frozen=True)
@@ -184,29 +206,57 @@ class _Call:
     input: tuple[int, ...]
     output: tuple[int, ...]
     before: tuple[int, ...] | None
+    fixed: tuple[int, int] | None = None
 
 
 class _Trace:
-    """The calls of every layer in one forward pass."""
+    """The calls of every layer in one forward pass.
+
+    `tokens` has the first input (N, T, D) of any module, by T; `fixed` how many of them at the
+    start and at the end do not depend on the inputs, such as the class token of a ViT.
+    """
 
     def __init__(self) -> None:
         self.calls: dict[int, list[_Call]] = {}
         self.seen: tuple[int, ...] | None = None
+        self.tokens: dict[int, Tensor] = {}
+        self.fixed: dict[int, tuple[int, int]] = {}
 
     @classmethod
     def of(cls, network: nn.Module, example: Tensor) -> tuple[_Trace, Tensor]:
         """The trace of a network in evaluation mode, and its outputs."""
+        trace, outputs = cls._one(network, example)
+        if example.is_floating_point() and trace.tokens:
+            draw = torch.Generator(example.device).manual_seed(0)
+            other = torch.rand(example.shape, generator=draw, device=example.device)
+            again, _ = cls._one(network, example + other.to(example))
+            for count, before in trace.tokens.items():
+                if count in again.tokens:
+                    trace.fixed[count] = _unchanged(before, again.tokens[count])
+        return trace, outputs
+
+    @classmethod
+    def _one(cls, network: nn.Module, example: Tensor) -> tuple[_Trace, Tensor]:
         trace = cls()
         hooks = [m.register_forward_hook(trace._note) for m in network.modules()]
-        fast = torch.backends.mha.get_fastpath_enabled()
+        hooks += [m.register_forward_pre_hook(trace._note_tokens) for m in network.modules()]
         try:
-            torch.backends.mha.set_fastpath_enabled(False)
-            outputs = network(example)
+            with without_fast_path():
+                outputs = network(example)
+        except (RuntimeError, TypeError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ValueError(
+                f"the model fails on an example of shape {tuple(example.shape)} and type "
+                f"{example.dtype}: {reason}"
+            ) from error
         finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
             for hook in hooks:
                 hook.remove()
         return trace, outputs
+
+    def _note_tokens(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if inputs and isinstance(inputs[0], Tensor) and inputs[0].ndim == 3:
+            self.tokens.setdefault(inputs[0].shape[1], inputs[0].clone())
 
     def _note(self, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if not inputs or not isinstance(inputs[0], Tensor) or not isinstance(output, Tensor):
@@ -219,6 +269,8 @@ class _Trace:
         is_sequence = isinstance(module, nn.Conv1d) or len(self.seen or ()) == 2
         if output.ndim > 3 or (output.ndim == 3 and is_sequence):
             self.seen = tuple(output.shape[1:])
+        elif output.ndim == 2 and isinstance(module, nn.Linear):
+            self.seen = tuple(output.shape[1:])  # features without sites
 
     def of_module(self, module: nn.Module) -> _Call:
         calls = self.calls.get(id(module), [])
@@ -226,7 +278,8 @@ class _Trace:
             raise NotConvertibleError("forward() does not call it (attention uses only its weight)")
         if len({call.input[1:] for call in calls}) > 1:
             raise NotConvertibleError("it is called with inputs of several sizes")
-        return calls[0]
+        call = calls[0]
+        return replace(call, fixed=self.fixed.get(call.input[1])) if len(call.input) == 3 else call
 
 
 @dataclass(frozen=True)
@@ -272,40 +325,45 @@ class _Maker:
         return PathwayConv(layer, padding, conv.padding_mode, window), (lattice, shares, note)
 
     def _patches(self, conv: Any) -> tuple[nn.Module, tuple[Any, ...]]:
-        if len(self.groups.ambient.point) > 1:
-            raise NotConvertibleError(
-                "rotations and mirrors move pixels inside its patches; only translations fit"
-            )
         lattice = self.call.output[2:]
-        weight = conv.weight.flatten(1).reshape(len(conv.weight), -1, *[1] * len(lattice))
-        layer, shares = self._layer(conv, lattice, weight, 1)
-        return PathwayPatches(layer, conv.kernel_size), (lattice, shares, "patches are sites")
+        if len(self.groups.ambient.point) > 1:
+            fibre = patch_fibre(self.groups.ambient, conv.kernel_size)
+            layer, shares = self._layer(conv, lattice, conv.weight, 1, fibre=fibre)
+            note = "patches are sites, and turn about their centres"
+        else:
+            weight = conv.weight.flatten(1).reshape(len(conv.weight), -1, *[1] * len(lattice))
+            layer, shares = self._layer(conv, lattice, weight, 1)
+            note = "patches are sites"
+        return PathwayPatches(layer, conv.kernel_size), (lattice, shares, note)
 
     def linear(self, linear: nn.Linear) -> tuple[nn.Module, tuple[Any, ...]]:
         if type(linear).forward is not nn.Linear.forward:
             raise NotConvertibleError("it has a forward() of its own")
         if len(self.call.input) == 2:
             return self._flat(linear)
-        lattice = self._token_lattice()
+        lattice, more = self._token_lattice()
         weight = linear.weight.reshape(*linear.weight.shape, *[1] * len(lattice))
         layer, shares = self._layer(linear, lattice, weight, 1)
-        return PathwayTokens(layer, len(self.call.input) == 3), (
-            lattice,
-            shares,
-            "tokens are sites",
-        )
+        note = "tokens are sites"
+        if not any(more):
+            return PathwayTokens(layer, len(self.call.input) == 3), (lattice, shares, note)
+        note += f"; linear for {sum(more)} more"
+        return PathwayMoreTokens(layer, copy.deepcopy(linear), more), (lattice, shares, note)
 
-    def _token_lattice(self) -> tuple[int, ...]:
-        """The lattice of the tokens of an input (N, *S, D)."""
+    def _token_lattice(self) -> tuple[tuple[int, ...], tuple[int, int]]:
+        """The lattice of the tokens of an input (N, *S, D), and how many are before and after."""
         shape, dim = self.call.input[1:-1], self.groups.ambient.dim or 0
         if len(shape) == dim or not dim:
-            return shape
+            return shape, (0, 0)
         seen = (self.call.before or ())[1:]
-        if len(shape) == 1 and len(seen) == dim and prod(seen) == shape[0]:
-            return seen
-        if len(shape) == 1 and dim == 2 and isqrt(shape[0]) ** 2 == shape[0]:
-            return (isqrt(shape[0]),) * 2
+        patches = len(shape) == 1 and len(seen) == dim
+        if patches and prod(seen) == shape[0]:
+            return seen, (0, 0)
         more = f": {prod(seen)} patches and {shape[0] - prod(seen)} more" if seen else ""
+        if patches and (fixed := self.call.fixed) and sum(fixed) + prod(seen) == shape[0]:
+            return seen, fixed
+        if len(shape) == 1 and dim == 2 and isqrt(shape[0]) ** 2 == shape[0]:
+            return (isqrt(shape[0]),) * 2, (0, 0)
         raise NotConvertibleError(
             f"its {'×'.join(map(str, shape))} tokens are no lattice of {dim} axes{more}"
         )
@@ -326,9 +384,15 @@ class _Maker:
         return PathwayFlat(layer), (tuple(lattice), shares, "from a flattened map")
 
     def _layer(
-        self, module: Any, lattice: tuple[int, ...], weight: Tensor, kernel: Any, flat: bool = False
+        self,
+        module: Any,
+        lattice: tuple[int, ...],
+        weight: Tensor,
+        kernel: Any,
+        flat: bool = False,
+        fibre: Fibre | str = "trivial",
     ) -> tuple[ResidualPathway, dict[str, float]]:
-        space: FeatureSpace = self.groups.space(lattice, weight.shape[1], "trivial")
+        space: FeatureSpace = self.groups.space(lattice, weight.shape[1], fibre)
         layer = ResidualPathway(
             space,
             self.groups.space(() if flat else lattice, len(weight), "trivial"),
@@ -346,6 +410,14 @@ class _Maker:
                 f"no path can hold {shares['']:.0%} of its weights: add {missing} to the groups"
             )
         return layer, shares
+
+
+def _unchanged(one: Tensor, other: Tensor) -> tuple[int, int]:
+    """How many tokens at the start and at the end are the same in both."""
+    same = (one == other).all(2).all(0).tolist()
+    start = next((i for i, s in enumerate(same) if not s), len(same))
+    end = next((i for i, s in enumerate(reversed(same)) if not s), 0)
+    return start, end
 
 
 def _padding(conv: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from types import EllipsisType
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -102,6 +103,25 @@ class PathwayTokens(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.layer(x.movedim(-1, 1).reshape(-1, *self.shape))
         return (y.flatten(2) if self.flat else y).movedim(1, -1)
+
+
+class PathwayMoreTokens(nn.Module):
+    """In the place of a linear layer on tokens of which some are no sites, such as a class token.
+
+    x is (N, before + sites + after, D). `layer` acts on the sites, `others` on the rest; it starts
+    with the weights of the linear layer.
+    """
+
+    def __init__(self, layer: ResidualPathway, others: nn.Linear, more: tuple[int, int]) -> None:
+        super().__init__()
+        self.tokens, self.others = PathwayTokens(layer, True), others
+        self.before, self.after = more
+
+    def forward(self, x: Tensor) -> Tensor:
+        end = x.shape[1] - self.after
+        sites: Tensor = self.tokens(x[:, self.before : end])
+        rest: Tensor = self.others(torch.cat([x[:, : self.before], x[:, end:]], 1))
+        return torch.cat([rest[:, : self.before], sites, rest[:, self.before :]], 1)
 
 
 class PathwayFlat(nn.Module):

@@ -46,7 +46,7 @@ class Preset:
             "in_channels": self.in_channels,
             "classes": self.classes,
             "paper_biases": True,
-            "site_bias": False,
+            "offsets": False,
             "init": "balanced",
             "increments": False,
         }

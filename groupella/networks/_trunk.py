@@ -87,8 +87,9 @@ class Trunk(nn.Module):
         return answer
 
     def strict(self, name: str) -> Trunk:
-        """The network whose layers have only the paths of that member: exactly invariant to it.
+        """The network whose layers have only the paths of that member: invariant to it.
 
+        Up to rounding, as long as rounding decides no choice between phases; see `PolyphasePool`.
         Parameters are shared with this network.
         """
         strict = copy.copy(self)
@@ -132,7 +133,8 @@ def trunk(
     classes, in_channels
         The number of outputs and of input channels.
     blocks
-        For each layer its channels as a multiple of α, and its stride, 1 or 2.
+        For each layer its channels as a multiple of α, and its stride, which is 1 instead where it
+        does not divide the sides.
     hidden
         The width of the layer before the last, as a multiple of α.
     kernel_size
@@ -168,16 +170,17 @@ def trunk(
     for width, stride in plan:
         target = space.with_channels(width * alpha)
         sides = space.lattice.shape
-        even = bool(sides) and all(n % 2 == 0 for n in sides)
-        halves = stride == 2 and even and space.ambient.is_catalogue
-        if halves:
-            target = target.with_lattice(tuple(n // 2 for n in sides))
+        divides = bool(sides) and all(n % stride == 0 for n in sides)
+        if stride > 1 and divides and space.ambient.is_catalogue:
+            target = target.with_lattice(tuple(n // stride for n in sides))
+        else:
+            stride = 1
         layer = ResidualPathway(
             space,
             target,
             groups,
             paths,
-            stride=2 if halves else 1,
+            stride=stride,
             kernel_size=_window(kernel_size, space.lattice),
             **options,
         )
@@ -253,8 +256,8 @@ def _checked(blocks: Sequence[tuple[int, int]]) -> list[Block]:
                 f"got {block!r} for a pair"
             )
         width, stride = block
-        if not isinstance(width, int) or width < 1 or stride not in (1, 2):
-            raise ValueError(f"a block is a positive width and a stride of 1 or 2, got {block}")
+        if any(not isinstance(n, int) or n < 1 for n in block):
+            raise ValueError(f"a block is a positive width and a positive stride, got {block}")
         plan.append(Block(width, stride))
     return plan
 

@@ -7,6 +7,7 @@ off a module. The names used most are here.
 
 from . import nonlinearity as nonlinearity
 from . import paths as paths
+from . import tensors as tensors
 from .circular import circular_conv as circular_conv
 from .layer import ResidualPathway as ResidualPathway
 from .pooling import GlobalPool as GlobalPool

@@ -14,6 +14,7 @@ from groupella.bases import Basis
 from groupella.nn._constant import Constant
 
 LARGEST_PRODUCT = 2**22
+ROUND_OFF = 1e-14
 
 
 class Expansion:
@@ -25,7 +26,9 @@ class Expansion:
         self._labels: Tensor | None = None
         gather = basis.gather if basis.dim * basis.size > LARGEST_PRODUCT else None
         if gather is None:
-            self._numbers = Constant(basis.tensor.reshape(basis.dim, -1))
+            numbers = basis.tensor.reshape(basis.dim, -1)
+            # Round-off, of which float32 would make subnormal numbers: products ten times slower.
+            self._numbers = Constant(np.where(np.abs(numbers) < ROUND_OFF, 0.0, numbers))
         else:
             self._labels = torch.from_numpy(np.array(gather[0], dtype=np.int64).ravel())
             self._numbers = Constant(gather[1].ravel())

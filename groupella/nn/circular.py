@@ -13,7 +13,8 @@ the adjoint of a convolution is a convolution, so here
 
 which are differentiable again and work under `torch.func` (vmap, jvp, jacrev). Where no higher
 derivative is asked for, all come from one backward convolution of the padded input, the margins
-of ∂x folded in place. On the CPU the padded copy is laid out channels-last, as oneDNN prefers.
+of ∂x folded in place. On the CPU the padded copy is laid out channels-last, as oneDNN prefers, and
+in training many channels on a small torus are convolved by their Fourier transform (`_fourier.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from . import _fourier
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -136,27 +139,30 @@ class _CircularConv(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         groups: int,
+        _: bool,
     ) -> Any:
         size = info.batch_size
         many = stacked(x, in_dims[0], size, 1), stacked(weight, in_dims[1], size, 0)
         biases = None if bias is None else stacked(bias, in_dims[2], size, 0)
-        found = _CircularConv.apply(*many, biases, size * groups)  # type: ignore[no-untyped-call]
+        found = _CircularConv.apply(*many, biases, size * groups, False)  # type: ignore[no-untyped-call]
         return tuple(t.unflatten(1, (size, -1)) for t in found), (1, 1)
 
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor, bias: Tensor | None, groups: int
+        x: Tensor, weight: Tensor, bias: Tensor | None, groups: int, by_fourier: bool
     ) -> tuple[Tensor, Tensor]:
+        if by_fourier:
+            return _fourier.forward(x, weight, bias)
         padded = circular_pad(x, _margin(weight))
         return _CONV[x.dim() - 2](padded, weight, bias, groups=groups), padded
 
     @staticmethod
     def setup_context(
         ctx: Any,
-        inputs: tuple[Tensor, Tensor, Tensor | None, int],
+        inputs: tuple[Tensor, Tensor, Tensor | None, int, bool],
         output: tuple[Tensor, Tensor],
     ) -> None:
-        x, weight, _, ctx.groups = inputs
+        x, weight, _, ctx.groups, ctx.by_fourier = inputs
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, weight, output[1])
@@ -165,15 +171,16 @@ class _CircularConv(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         if g is None:
-            return None, None, None, None
+            return None, None, None, None, None
         x, weight, padded = ctx.saved_tensors
-        margin = _margin(weight)
+        margin, wanted = _margin(weight), ctx.needs_input_grad[:3]
+        if ctx.by_fourier and not torch.is_grad_enabled():
+            return *_fourier.backward(g, padded, weight, wanted), None, None
         if not torch.is_grad_enabled() and all(
             m <= s for m, s in zip(margin, x.shape[2:], strict=True)
         ):
-            wanted = ctx.needs_input_grad[:3]
             gx, gw, gb = _plain_backward(g, padded, weight, ctx.groups, wanted)
-            return None if gx is None else _fold(gx, margin), gw, gb, None
+            return None if gx is None else _fold(gx, margin), gw, gb, None, None
         gx = gw = gb = None
         if _wanted(ctx, 0):
             gx = _apply(g, _adjoint(weight, ctx.groups), ctx.groups)
@@ -181,11 +188,11 @@ class _CircularConv(torch.autograd.Function):
             gw = _apply_gradient(x, g, _Kernel(weight.shape), ctx.groups)
         if _wanted(ctx, 2):
             gb = g.sum([0, *range(2, g.dim())])
-        return gx, gw, gb, None
+        return gx, gw, gb, None, None
 
     @staticmethod
     def jvp(
-        ctx: Any, dx: Tensor | None, dw: Tensor | None, db: Tensor | None, _: None
+        ctx: Any, dx: Tensor | None, dw: Tensor | None, db: Tensor | None, *_: None
     ) -> tuple[Tensor, None]:
         x, weight = ctx.saved_tensors[:2]
         terms = []
@@ -294,7 +301,12 @@ def _fold(g: Tensor, margin: tuple[int, ...]) -> Tensor:
 
 def _apply(x: Tensor, weight: Tensor, groups: int, bias: Tensor | None = None) -> Tensor:
     y: Tensor
-    y, _ = _CircularConv.apply(x, weight, bias, groups)  # type: ignore[no-untyped-call]
+    # Only to train: what is faster depends on the batch, and predictions should not. Not under
+    # `torch.func`, which would have to look into the transform.
+    trains = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)
+    plain = trains and not torch._C._are_functorch_transforms_active()
+    by_fourier = plain and _fourier.is_faster(x, weight, groups)
+    y, _ = _CircularConv.apply(x, weight, bias, groups, by_fourier)  # type: ignore[no-untyped-call]
     return y
 
 

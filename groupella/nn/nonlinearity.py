@@ -88,6 +88,11 @@ class FibreNorm(nn.Module):
             raise ValueError(_unknown(function))
         if not permutes_sites(space, signs=True):
             raise ValueError(f"{function}: the group of {space} mixes sites, not only fibres")
+        if not space.ambient.is_catalogue and not space.ambient.is_orthogonal:
+            raise ValueError(
+                f"{function} changes the norm of a fibre, and {space.ambient} is not compact: it "
+                "keeps no norm. Use groupella.nn.tensors.Gated"
+            )
         self.space_in = self.space_out = space
         self.function = function
 

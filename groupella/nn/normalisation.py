@@ -62,10 +62,10 @@ class ChannelNorm(nn.Module):
         if count < 2:
             raise ValueError("ChannelNorm needs more than one value per channel in training")
         found = _Normalise.apply(x, self.weight, self.bias, fibre, self.eps)  # type: ignore[no-untyped-call]
-        y, mean, variance = found[:3]
+        y, mean, variance = found
         with torch.no_grad():
             self.mean += self.momentum * (mean - self.mean)
-            self.variance += self.momentum * (variance * count / (count - 1) - self.variance)
+            self.variance += self.momentum * (variance * (count / (count - 1)) - self.variance)
         normalised: Tensor = y
         return normalised
 
@@ -78,11 +78,21 @@ class ChannelNorm(nn.Module):
         return f"{self.space_in.shape}"
 
 
-class _Normalise(torch.autograd.Function):
-    """Normalise x (N, C·F, *sites) with the statistics of C channels, as rows with channels last.
+def _statistics(image: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel, in one pass."""
+    if image.is_meta:  # shapes without values, for which torch has no such pass
+        variance, mean = torch.var_mean(image, (0, *range(2, image.ndim)), correction=0)
+        return mean, variance
+    mean, variance = torch.ops.aten.batch_norm_update_stats(image, None, None, 0.0)
+    return mean, variance
 
-    torch's own batch normalisation of (N·sites, C, F) takes a third of a training step for small F.
-    The first derivative uses what the forward pass computed; higher ones start from x again.
+
+class _Normalise(torch.autograd.Function):
+    """Normalise x (N, C·F, *sites) with the statistics of C channels.
+
+    By torch's own kernels for channels-last rows, of which each passes over the memory once or
+    twice: they give the statistics of the C·F entries, which are then those of C channels. Entries
+    are not normalised as (N·sites, C, F), which takes a third of a training step for small F.
     """
 
     @staticmethod
@@ -98,44 +108,49 @@ class _Normalise(torch.autograd.Function):
         size = info.batch_size
         axes = zip((x, weight, bias), in_dims, (1, 0, 0), strict=False)
         many = (stacked(t, axis, size, channels) for t, axis, channels in axes)
-        y, mean, variance, centred, scale = _Normalise.apply(*many, fibre, eps)  # type: ignore[no-untyped-call]
-        found = (y, 1), (mean, 0), (variance, 0), (centred, 1), (scale, 0)
-        return tuple(t.unflatten(axis, (size, -1)) for t, axis in found), (1, 0, 0, 1, 0)
+        y, mean, variance = _Normalise.apply(*many, fibre, eps)  # type: ignore[no-untyped-call]
+        found = (y, 1), (mean, 0), (variance, 0)
+        return tuple(t.unflatten(axis, (size, -1)) for t, axis in found), (1, 0, 0)
 
     @staticmethod
     def forward(
         x: Tensor, weight: Tensor, bias: Tensor, fibre: int, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        rows = x.movedim(1, -1).reshape(-1, x.shape[1])
-        centred, mean, variance = _centred(rows, fibre)
-        scale = (variance + eps).rsqrt()
-        y = torch.addcmul(
-            bias.repeat_interleave(fibre), centred, (weight * scale).repeat_interleave(fibre)
-        )
-        return _as_features(y, x), mean, variance, centred, scale
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        image = _image(x)
+        means, variances = (v.view(-1, fibre) for v in _statistics(image))
+        mean = means.mean(1)
+        variance = (variances + (means - mean.unsqueeze(1)).square()).mean(1)
+        scale = weight * (variance + eps).rsqrt()
+        return _as_features(_affine(image, scale, bias, fibre, mean), x), mean, variance
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         x, weight, _, ctx.fibre, ctx.eps = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, weight, *output[3:])
+        ctx.save_for_backward(x, weight, *output[1:])
         ctx.save_for_forward(x, weight)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         if gradients[0] is None:
             return None, None, None, None, None
-        x, weight, centred, scale = ctx.saved_tensors
+        x, weight, mean, variance = ctx.saved_tensors
+        fibre = ctx.fibre
         if torch.is_grad_enabled():
-            centred, scale = _again(ctx, x)
-        g = gradients[0].movedim(1, -1).reshape(centred.shape)
-        count = len(centred) * ctx.fibre
-        total, inner = _sums(g, ctx.fibre), _sums(g * centred, ctx.fibre) * scale
-        slope = (-weight * scale.square() * inner / count).repeat_interleave(ctx.fibre)
-        level = (-weight * scale * total / count).repeat_interleave(ctx.fibre)
-        gx = torch.addcmul(level, g, (weight * scale).repeat_interleave(ctx.fibre))
-        gx = torch.addcmul(gx, centred, slope)
+            return *_differentiable_backward(gradients[0], x, weight, fibre, ctx.eps), None, None
+        g, image = _image(gradients[0]), _image(x)
+        scale = (variance + ctx.eps).rsqrt()
+        entries, means, scales = _spread(fibre, weight, mean, scale)
+        gx, inner, total = torch.ops.aten.native_batch_norm_backward(
+            g, image, entries, None, None, means, scales, True, ctx.eps, [fibre == 1, True, True]
+        )
+        if fibre > 1:
+            inner, total = (v.view(-1, fibre).sum(1) for v in (inner, total))
+            count = image.numel() // len(weight)
+            slope, level = (-weight * scale / count * v for v in (scale * inner, total))
+            gx = _affine(image, slope, level, fibre, mean)
+            gx.addcmul_(g, (weight * scale).repeat_interleave(fibre).view(-1, 1, 1))
         return _as_features(gx, x), inner, total, None, None
 
     @staticmethod
@@ -143,11 +158,11 @@ class _Normalise(torch.autograd.Function):
         ctx: Any, dx: Tensor | None, dw: Tensor | None, db: Tensor | None, *_: None
     ) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors[:2]
-        centred, scale = _again(ctx, x)
+        centred, scale = _centred(_rows(x), ctx.fibre, ctx.eps)
         unit = centred * scale.repeat_interleave(ctx.fibre)
         dy = torch.zeros_like(unit)
         if dx is not None:
-            moved = _centred(dx.movedim(1, -1).reshape(centred.shape), ctx.fibre)[0]
+            moved = _centred(_rows(dx), ctx.fibre, ctx.eps)[0]
             along = _sums(unit * moved, ctx.fibre) / (len(unit) * ctx.fibre)
             moved = moved - unit * along.repeat_interleave(ctx.fibre)
             dy = dy + moved * (weight * scale).repeat_interleave(ctx.fibre)
@@ -155,22 +170,56 @@ class _Normalise(torch.autograd.Function):
             dy = dy + unit * dw.repeat_interleave(ctx.fibre)
         if db is not None:
             dy = dy + db.repeat_interleave(ctx.fibre)
-        return _as_features(dy, x), None, None, None, None
+        return _as_features(dy, x), None, None
 
 
-def _again(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-    """What the forward pass computed from x, as functions of x: centred rows and scales."""
-    centred, _, variance = _centred(x.movedim(1, -1).reshape(-1, x.shape[1]), ctx.fibre)
-    return centred, (variance + ctx.eps).rsqrt()
+def _differentiable_backward(
+    g: Tensor, x: Tensor, weight: Tensor, fibre: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of x, weight and bias by operations that are functions of x."""
+    centred, scale = _centred(_rows(x), fibre, eps)
+    rows, count = _rows(g), x.numel() // len(weight)
+    total, inner = _sums(rows, fibre), _sums(rows * centred, fibre) * scale
+    slope, level, factor = (
+        v.repeat_interleave(fibre)
+        for v in (
+            -weight * scale.square() * inner / count,
+            -weight * scale * total / count,
+            weight * scale,
+        )
+    )
+    return _as_features(level + rows * factor + centred * slope, x), inner, total
 
 
-def _centred(rows: Tensor, fibre: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows (n, C·F) without the mean of each channel, that mean and the variance, (C,)."""
+def _image(x: Tensor) -> Tensor:
+    """x as one image with a site for each sample and site, (1, C·F, N·sites, 1), channels last."""
+    return _rows(x).t()[None, :, :, None]
+
+
+def _affine(image: Tensor, slope: Tensor, level: Tensor, fibre: int, mean: Tensor) -> Tensor:
+    """slope · (image − mean) + level, for each channel."""
+    factor, shift, centre = _spread(fibre, slope, level, mean)
+    ones = torch.ones_like(centre)
+    y: Tensor = torch.native_batch_norm(image, factor, shift, centre, ones, False, 0.0, 0.0)[0]
+    return y
+
+
+def _spread(fibre: int, *values: Tensor) -> tuple[Tensor, ...]:
+    """Numbers of channels (C,) on all entries, (C·F,)."""
+    return values if fibre == 1 else tuple(v.repeat_interleave(fibre) for v in values)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """x as rows (N·sites, C·F)."""
+    return x.movedim(1, -1).reshape(-1, x.shape[1])
+
+
+def _centred(rows: Tensor, fibre: int, eps: float) -> tuple[Tensor, Tensor]:
+    """Rows (n, C·F) without the mean of each channel, and 1/√(variance + eps) of each."""
     count = len(rows) * fibre
-    mean = _sums(rows, fibre) / count
     # Centred, so that a large mean does not cost the variance its digits.
-    centred = rows - mean.repeat_interleave(fibre)
-    return centred, mean, _sums(centred.square(), fibre) / count
+    centred = rows - (_sums(rows, fibre) / count).repeat_interleave(fibre)
+    return centred, (_sums(centred.square(), fibre) / count + eps).rsqrt()
 
 
 def _sums(rows: Tensor, fibre: int) -> Tensor:
@@ -178,6 +227,7 @@ def _sums(rows: Tensor, fibre: int) -> Tensor:
     return (rows.new_ones(1, len(rows)) @ rows).view(-1, fibre).sum(1)
 
 
-def _as_features(rows: Tensor, x: Tensor) -> Tensor:
-    """Rows (N·sites, C·F) in the shape of x."""
-    return rows.view(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1)
+def _as_features(y: Tensor, x: Tensor) -> Tensor:
+    """An image or rows (N·sites, C·F) in the shape of x."""
+    rows = y[0, :, :, 0].t() if y.dim() == 4 else y
+    return rows.reshape(x.shape[0], *x.shape[2:], x.shape[1]).movedim(-1, 1)

@@ -1,5 +1,7 @@
 """Reporting: tables, figures and one self-contained HTML page about what was selected."""
 
+from ._advice import next_steps as next_steps
+from ._content import Confusion as Confusion
 from ._content import Consequence as Consequence
 from ._content import Example as Example
 from ._content import FilterPicture as FilterPicture

@@ -14,6 +14,7 @@ from groupella._files import write_text
 from groupella._schema import build, read_json, write_json
 from groupella.decide import Selection
 from groupella.decide.claims import Consequence as Consequence
+from groupella.evidence import Reliability
 from groupella.training import History
 
 FORMAT, VERSION = "groupella-report", 2
@@ -64,11 +65,45 @@ class Example:
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """Accuracy (0 to 1) and mean negative log-likelihood on `n` examples not used for training."""
+    """Accuracy (0 to 1) and mean negative log-likelihood on `n` examples not used for training.
+
+    `scores` has all that fits the task by name: accuracy, r2, rmse, f1.
+    """
 
     accuracy: float | None = None
     nll: float | None = None
     n: int = 0
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often data of each class were taken for which: counts[class][predicted class].
+
+    `on` says which data they are, and who predicted: "200 test data".
+    """
+
+    classes: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    on: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(self.classes))
+        object.__setattr__(self, "counts", tuple(map(tuple, self.counts)))
+        size = len(self.classes)
+        if [len(row) for row in self.counts] != [size] * size:
+            raise ValueError(f"a confusion matrix of {size} classes needs {size}×{size} counts")
+
+    @property
+    def mistakes(self) -> list[tuple[str, str, int]]:
+        """Return (class, predicted class, how often) of all mistakes, the most frequent first."""
+        found = [
+            (self.classes[i], self.classes[j], count)
+            for i, row in enumerate(self.counts)
+            for j, count in enumerate(row)
+            if i != j and count
+        ]
+        return sorted(found, key=lambda one: -one[2])
 
 
 @dataclass(frozen=True)
@@ -107,8 +142,12 @@ class ReportContent:
         Equivariance errors, learned filters and example images.
     held_out
         Scores on data not used for training.
+    confusion
+        Which classes were taken for which, where there are classes.
     consequences
         One row per group imposed on the whole network, and references such as chance.
+    reliability
+        How often class predictions of held-out data are right, by their confidence.
     tables
         Further sections, each one table.
     settings, versions
@@ -128,7 +167,9 @@ class ReportContent:
     filters: tuple[FilterPicture, ...] = ()
     examples: tuple[Example, ...] = ()
     held_out: HeldOutScore = field(default_factory=HeldOutScore)
+    confusion: Confusion | None = None
     consequences: tuple[Consequence, ...] = ()
+    reliability: Reliability | None = None
     tables: tuple[ReportTable, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)

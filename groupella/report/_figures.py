@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._content import ReportContent
-from ._panels import Panel, error_panels, precision_panels, training_panels
+from ._panels import (
+    Panel,
+    error_panels,
+    precision_panels,
+    reliability_panels,
+    training_panels,
+)
 from ._pictures import filter_rows
 
 if TYPE_CHECKING:
@@ -42,13 +48,14 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def figures(content: ReportContent) -> dict[str, Figure]:
-    """Return name → figure: selection, precisions, curves, equivariance, filters, if measured."""
+    """Return name → figure: selection, precisions, curves, calibration, …, as far as measured."""
     found = {}
     if content.selection.is_measured:
         found["selection"] = content.selection.figure()
     for name, panels in (
         ("precisions", precision_panels(content)),
         ("curves", training_panels(content)),
+        ("calibration", reliability_panels(content)),
         ("equivariance", error_panels(content)),
     ):
         if panels:
@@ -177,8 +184,10 @@ def _filters(content: ReportContent) -> Figure:
         for (number, strips), line in zip(rows.items(), axes, strict=True):
             for strip in strips:
                 axis = line[paths.index(strip.path)]
+                axis.set_title(f"layer {number}, {strip.title}")
+                if not strip.pixels:
+                    continue
                 gap = [(0, 0), (0, 1), (0, 0)]  # one transparent pixel to the right of each filter
                 tiles = np.concatenate([np.pad(one, gap) for one in strip.pixels], axis=1)
                 axis.imshow(tiles[:, :-1], interpolation="nearest")
-                axis.set_title(f"layer {number}, {strip.title}")
     return figure

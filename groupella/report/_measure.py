@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from groupella.harden import FactoredMatrix, Filter, plain_weights
+from groupella.harden import FactoredMatrix, Filter, Matrix, plain_weights
 from groupella.nn.layer import ResidualPathway
-from groupella.nn.paths import FullyConnected
+from groupella.nn.paths import FullyConnected, TiedFilter
 from groupella.testing import equivariance_error
 
 from ._content import FilterPicture, FloatArray, Kind, LayerError
@@ -94,7 +94,7 @@ def _filters_of(path: Any) -> tuple[Kind, FloatArray] | None:
     sides: Sequence[int] = space_in.lattice.shape
     factored = hasattr(path, "theta1")
     convolution = path.symmetry.translations and space_in.lattice == space_out.lattice
-    stored = factored or convolution or isinstance(path, FullyConnected)
+    stored = factored or convolution or isinstance(path, FullyConnected | TiedFilter)
     if not stored and space_in.size * space_out.size > LARGEST_MATRIX:
         return None
     with torch.no_grad():
@@ -106,6 +106,8 @@ def _filters_of(path: Any) -> tuple[Kind, FloatArray] | None:
             seen = weights.theta2.flatten(2) * answer
             first = seen[..., : space_in.lattice.size]
             return "maps", first.reshape(-1, *sides).numpy()
+        if not isinstance(weights, Matrix):  # filters of different shapes
+            return None
         rows = weights.weight.reshape(-1, *sides)
         return "maps", rows.numpy()
 

@@ -97,6 +97,20 @@ def training_panels(content: ReportContent) -> list[Panel]:
     return panels
 
 
+def reliability_panels(content: ReportContent) -> list[Panel]:
+    """Return how often predictions are right, over how sure they are; [] if it was not measured."""
+    found = content.reliability
+    if found is None or not found.count:
+        return []
+    confidence, right = ([100 * v for v in values] for values in (found.confidence, found.accuracy))
+    lines = (
+        Line("as often as said", (0.0, 100.0), (0.0, 100.0), 7, dashed=True),
+        Line("held-out data", confidence, right, 0),
+    )
+    title = f"Calibration error {found.error:.3f}, {sum(found.count)} held-out data"
+    return [Panel(title, lines, y_label="right, %", x_label="confidence, %")]
+
+
 def error_panels(content: ReportContent) -> list[Panel]:
     """Return the equivariance errors of all layers, one panel per group."""
     panels = []

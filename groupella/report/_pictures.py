@@ -14,12 +14,13 @@ from groupella.decide import LayerSelection, shown
 from ._content import FilterPicture, FloatArray, ReportContent
 
 POSITIVE, NEGATIVE = (214, 94, 0), (0, 114, 178)  # also distinct to colour-blind readers
+FAINT = 0.02  # of the scale: a filter that is weaker everywhere would be a blank box
 Pixels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class FilterStrip:
-    """The largest filters of one path: `pixels` has an RGBA picture of each."""
+    """The largest filters of one path: `pixels` has an RGBA picture of each that can be seen."""
 
     path: str
     kind: str
@@ -30,7 +31,8 @@ class FilterStrip:
     @property
     def title(self) -> str:
         state = "" if self.alive else " (dead)"
-        return f"{shown(self.path)}{state}, largest weight {self.largest:.2g}"
+        seen = "" if self.pixels else ": too small to see"
+        return f"{shown(self.path)}{state}, largest weight {self.largest:.2g}{seen}"
 
 
 def filter_rows(content: ReportContent) -> dict[int, list[FilterStrip]]:
@@ -72,7 +74,8 @@ def _strip(
     alive = layer.live if layer.paths else [f.path for f in others]  # not measured is not dead
     alike = [_largest(f) for f in others if f.kind == picture.kind and f.path in alive]
     scale = max(alike or map(_largest, others))
-    pixels = tuple(signed_pixels(values, scale) for values in picture.filters)
+    seen = [values for values in picture.filters if np.abs(values).max() > FAINT * scale]
+    pixels = tuple(signed_pixels(values, scale) for values in seen)
     return FilterStrip(picture.path, picture.kind, picture.path in alive, _largest(picture), pixels)
 
 

@@ -6,28 +6,35 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from groupella.decide import Selection, numbered, shown
+from groupella.decide.claims import FREE, Judgement
 
-from ._content import Consequence, LayerError, ReportTable
+from ._content import Confusion, Consequence, LayerError, ReportTable
 from ._words import path_names
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+FOUND, VERDICT = "found", "the verdict"
 EXACT = 1e-4  # below it an equivariance error is rounding
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Return a Markdown table; the first column is left-aligned, the others right."""
     lines = [
-        "| " + " | ".join(heads) + " |",
+        "| " + " | ".join(map(_cell, heads)) + " |",
         "| " + " | ".join(["---", *["---:"] * (len(heads) - 1)]) + " |",
     ]
     for row in rows:
-        cells = ["–" if c is None else " ".join(str(c).replace("|", "\\|").split()) for c in row]
+        cells = [_cell(c) for c in row]
         if len(cells) != len(heads):
             raise ValueError(f"a row has {len(cells)} cells, the table {len(heads)} columns: {row}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    """One line, in which nothing ends the cell."""
+    return "–" if value is None else " ".join(str(value).replace("|", "\\|").split())
 
 
 def shares_table(selection: Selection) -> Table:
@@ -69,17 +76,23 @@ def consequences_table(consequences: Iterable[Consequence]) -> Table:
     return _rich(consequences_section(consequences))
 
 
-def consequences_section(consequences: Iterable[Consequence]) -> ReportTable:
-    """Return the consequences as text; columns in which nothing was measured are left out."""
+def consequences_section(
+    consequences: Iterable[Consequence], judgement: Judgement | None = None
+) -> ReportTable:
+    """Return the consequences as text; columns in which nothing was measured are left out.
+
+    With a judgement, a column says what was found of each group.
+    """
     found = list(consequences)
     columns: dict[str, list[str | None]] = {
         "group": [shown(c.name) for c in found],
-        "log evidence": [_text(c.log_evidence, ".1f") for c in found],
+        FOUND: [None if judgement is None else _outcome(c.name, judgement) for c in found],
         "accuracy": [_text(c.accuracy, ".1%") for c in found],
         "R²": [_text(c.r2, ".3f") for c in found],
         "NLL": [_text(c.nll, ".3f") for c in found],
-        "equivariance error": [error_text(c.equivariance_error) for c in found],
         "parameters": [_text(c.parameters, ",d") for c in found],
+        "equivariance error": [error_text(c.equivariance_error) for c in found],
+        "log evidence": [_text(c.log_evidence, ".1f") for c in found],
         "note": [c.note for c in found],
     }
     kept = {head: cells for head, cells in columns.items() if any(cells) or head == "group"}
@@ -87,7 +100,16 @@ def consequences_section(consequences: Iterable[Consequence]) -> ReportTable:
         "Each group imposed on the whole network",
         tuple(kept),
         tuple(zip(*kept.values(), strict=True)),
-        "log evidence in nats, on the training data; all else on held-out data",
+        "on held-out data; log evidence: of these data given the training data, in nats; "
+        "averaged: predictions averaged over the group",
+    )
+
+
+def confusions_section(confusion: Confusion, most: int = 10) -> ReportTable:
+    """Return the most frequent mistakes as a table, for more classes than a matrix can show."""
+    rows = tuple((a, b, str(n)) for a, b, n in confusion.mistakes[:most])
+    return ReportTable(
+        "Most frequent confusions", ("class", "taken for", "how often"), rows, f"On {confusion.on}."
     )
 
 
@@ -96,6 +118,15 @@ def error_text(value: float | None) -> str | None:
     if not value:
         return None if value is None else "0"
     return f"{value:.0e}" if value < EXACT else f"{value:.2g}"
+
+
+def _outcome(name: str, judgement: Judgement) -> str | None:
+    """Return what was found of a group; the network without symmetry is only compared with."""
+    named = judgement.obeys
+    if named is not None and (name in named or (name == FREE and not named)):
+        return VERDICT
+    outcomes = {finding.candidate: finding.outcome for finding in judgement.findings}
+    return outcomes.get(name)
 
 
 def _text(value: float | None, form: str) -> str | None:
@@ -110,7 +141,7 @@ def _rich(content: ReportTable) -> Table:
     table = RichTable(title=escape(content.title), caption=escape(content.note) or None)
     for i, head in enumerate(content.heads):
         left = i == 0 or head == "note"
-        table.add_column(Text(head), justify="left" if left else "right")
+        table.add_column(Text(head), justify="left" if left else "right", overflow="fold")
     for row in content.rows:
         table.add_row(*(Text("–" if cell is None else cell) for cell in row))
     return table

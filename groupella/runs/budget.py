@@ -10,7 +10,7 @@ U is the number of precision updates, and `update` is the curvature, a pass for 
 the steps; one more update follows training. Passes are timed on enough batches to take a small
 share of the budget, so that a machine that is faster in its first seconds does not promise too
 much. Updates are timed on as many data as the curvature uses, the second time, because the first
-costs more. Time spent on measuring is subtracted.
+costs more. Time spent on measuring is subtracted, and so is that of testing the verdict.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ SPARE = 0.12  # share for loading, checkpoints, the report, and other work on th
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds that an epoch and an update of the precisions take."""
+    """Seconds that an epoch and an update of the precisions take; the last one takes `more`."""
 
     epoch: float
     update: float = 0.0
+    more: float = 0.0
 
     def of(self, epochs: int, settings: Settings) -> float:
         """Return the cost of training for that many epochs."""
@@ -47,7 +48,7 @@ class Cost:
             return epochs * self.epoch
         counted = replace(settings, epochs=max(epochs, 1))
         updates = sum(counted.updates_after(epoch) for epoch in range(epochs))
-        return epochs * self.epoch + (updates + 1) * self.update
+        return epochs * self.epoch + (updates + 1) * self.update + self.more
 
 
 def with_budget(job: Job, budget: float, data: ImageData) -> Job:
@@ -63,7 +64,8 @@ def with_budget(job: Job, budget: float, data: ImageData) -> Job:
     settings = job.settings()
     started = time.perf_counter()
     cost = measure(job, data, MEASURED * budget)
-    spent = time.perf_counter() - started
+    tests = _Trial.of(job, data).test if job.tested else 0.0
+    spent = time.perf_counter() - started + tests
     free = (1 - SPARE) * budget - spent
     most = max(int(free / cost.epoch), 0)
     epochs = bisect_right(range(1, most + 1), free, key=lambda e: cost.of(e, settings))
@@ -80,40 +82,69 @@ def with_budget(job: Job, budget: float, data: ImageData) -> Job:
     return job.for_epochs(epochs)
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """Seconds of a search: an epoch of all its networks, what comes beside, and the trial."""
+
+    job: Job
+    n: int
+    trainings: int
+    epoch: float
+    beside: float
+    spent: float
+
+    @classmethod
+    def of(cls, job: Job, data: ImageData) -> _Trial:
+        """Time a search of two epochs on a few of the data."""
+        import torch
+
+        from groupella.training import find_symmetry
+
+        n, count = len(data.train_y), min(len(data.train_y), TRIAL)
+        # Time does not depend on labels, and the first data may all have the same.
+        y = data.train_y[:count]
+        if data.targets.kind == "classes":
+            y = torch.arange(count) % len(data.classes)
+        epochs: list[float] = []
+        started = time.perf_counter()
+        find_symmetry(
+            (data.train_x[:count], y),
+            job.group_set(data.lattice),
+            data.targets.outputs,
+            replace(job.find_settings(), epochs=2, looks=1, layers=False),
+            task=data.targets.kind,
+            progress=False,
+            on_epoch=lambda record, _: epochs.append(record.seconds),
+        )
+        spent = time.perf_counter() - started
+        # Tests and evidence come beside the epochs.
+        epoch = sum(epochs) / 2 * n / count
+        beside = max(spent - sum(epochs), 0.0)
+        return cls(job, n, max(len(epochs) // 2, 1), epoch, beside, spent)
+
+    @property
+    def wanted(self) -> int:
+        """The epochs of each training if there is time."""
+        return self.job.find_settings().training(self.n).epochs
+
+    @property
+    def test(self) -> float:
+        """Seconds to test a verdict: a network that obeys it and a free one, twice if needed."""
+        often = 2 * self.job.find_settings().looks
+        return often / self.trainings * (self.epoch * self.wanted + self.beside)
+
+
 def _searching(job: Job, budget: float, data: ImageData) -> Job:
     """Return the job with the epochs per training that fit, or with fewer data if too few fit.
 
     Networks for the candidates, for none of them and for the verdict cost about the same. Where the
     budget does not allow a second look and a question about layers, the job goes without.
     """
-    import torch
-
-    from groupella.training import find_symmetry
-
     thorough, groups = job.find_settings(), job.group_set(data.lattice)
     settings = replace(thorough, looks=1, layers=False)
-    n, count = len(data.train_y), min(len(data.train_y), TRIAL)
-    # Time does not depend on labels, and the first data may all have the same.
-    y = data.train_y[:count]
-    if data.targets.kind == "classes":
-        y = torch.arange(count) % len(data.classes)
-    few = (data.train_x[:count], y)
-    epochs: list[float] = []
-    started = time.perf_counter()
-    find_symmetry(
-        few,
-        groups,
-        data.targets.outputs,
-        replace(settings, epochs=2),
-        task=data.targets.kind,
-        progress=False,
-        on_epoch=lambda record, _: epochs.append(record.seconds),
-    )
-    spent = time.perf_counter() - started
-    epoch = sum(epochs) / 2 * n / count  # of all networks
-    beside = max(spent - sum(epochs), 0.0)  # tests and evidence
-    free = (1 - SPARE) * budget - spent - beside
-    wanted = settings.training(n).epochs
+    trial = _Trial.of(job, data)
+    n, epoch, beside, wanted = trial.n, trial.epoch, trial.beside, trial.wanted
+    free = (1 - SPARE) * budget - trial.spent - beside
     more = thorough.trainings(groups) / settings.trainings(groups)
     if more * (epoch * wanted + beside) <= free + beside:
         return job.for_epochs(wanted)
@@ -125,7 +156,7 @@ def _searching(job: Job, budget: float, data: ImageData) -> Job:
     fewer = int(n * free / (epoch * FEWEST_EPOCHS))
     if fewer < min(n, FEWEST_DATA):
         least = epoch * FEWEST_EPOCHS * min(FEWEST_DATA / n, 1)
-        needed = (least + spent + beside) / (1 - SPARE - 0.05)
+        needed = (least + trial.spent + beside) / (1 - SPARE - 0.05)
         raise RunError(
             f"{_text(budget)} is too short to train a network for every candidate. Give about "
             f"{_text(needed)}, smaller images (--size) or fewer groups"
@@ -168,7 +199,8 @@ def measure(job: Job, data: ImageData, seconds: float) -> Cost:
     rest = max(times[3] - min(times[0], times[2]) - fitted * part, 0.0)
     if settings.curvature_subset is None:
         rest *= n / part
-    return Cost(epoch, rest + fitted * n)
+    measured = n if settings.method == "linearised" else min(settings.fit_subset or n, n)
+    return Cost(epoch, rest + fitted * measured, fitted * (n - measured))
 
 
 def _text(seconds: float) -> str:

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from groupella._files import InUseError, alone, is_temporary
+from groupella._files import InUseError, alone, is_temporary, sweep
 
 from .budget import with_budget
 from .jobs import Job
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from groupella.answers import Answer
     from groupella.data import ImageData
     from groupella.decide import Selection
+    from groupella.decide.claims import Consequence
     from groupella.report import ReportContent
     from groupella.training import EpochRecord, Fit
 
@@ -136,6 +137,7 @@ def _run(
     """Train in a directory that is claimed, and is empty or holds a part of the same run."""
     from groupella.training import CheckpointError
 
+    sweep(directory)
     each: OnEpoch | None = None if on_epoch is None else lambda epoch, _: on_epoch(epoch)
     work = _confirm if job.search == "confirm" else _fit
     try:
@@ -158,6 +160,7 @@ def _fit(
     """Train one network with a path for every group, and describe it."""
     from groupella.answers import Answer, describe
     from groupella.report import layer_errors
+    from groupella.training import confirmed
 
     network = job.network(data)
     before = layer_errors(network, seed=job.seed)
@@ -171,16 +174,31 @@ def _fit(
         progress=progress,
         on_epoch=on_epoch,
     )
+    groups, selection = job.group_set(data.lattice), _selection(job, result, len(data.train_y))
+    consequences: tuple[Consequence, ...] = ()
+    if job.tested:
+        selection, consequences = confirmed(
+            selection,
+            (data.train_x, data.train_y),
+            groups,
+            data.targets.outputs,
+            job.find_settings(),
+            task=data.targets.kind,
+            directory=directory / "candidates",
+            progress=progress,
+            on_epoch=on_epoch,
+        )
     content = describe(
         data,
-        job.group_set(data.lattice),
+        groups,
         result,
-        _selection(job, result, len(data.train_y)),
+        selection,
         title=job.title,
         settings={**_listed(job), **result.settings.as_dict(), "seed": job.seed},
         seed=job.seed,
         before=before,
     )
+    content = replace(content, consequences=consequences)
     return Answer(content, result.network, data.inputs, data.targets, result)
 
 
@@ -238,6 +256,8 @@ class Assignment:
 
     def do(self, progress: bool, say: Callable[[str], None] = lambda text: None) -> Done:
         """Run the job, or resume it, reading the data once; `say` is called with the epochs."""
+        from groupella.answers import check_groups
+
         with claimed(self.directory):
             if self.is_finished:
                 return load(self.directory)
@@ -245,6 +265,9 @@ class Assignment:
             data = (job or self.job).load(self.data_dir, progress)
             if self.job.own_files():
                 say(data.described)
+            if data.size is not None:
+                say(f"{data.size}; --size or a longer --budget changes that")
+            check_groups((job or self.job).group_set(data.lattice), data.lattice)
             if job is None:
                 assert self.budget is not None
                 say(f"measuring how many epochs fit into {self.budget:g} s …")

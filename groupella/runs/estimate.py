@@ -11,7 +11,9 @@ windows of k sites; c = C·F and c′ = C′·F. A path has
 | CONV  | c c′ k                | c k, c′                        | c c′ k P           |
 | GCONV | C C′ F² k / order K   | C′                             | c c′ k P           |
 | DENSE | C C′ (F P)² / order G | C′                             | c c′ P²            |
+| TIED  | c c′ k P / order G    | P / order G of c k and c′      | c c′ k P           |
 
+and the offset of a free path has c′ P′ numbers, with exact blocks of curvature (`exact_blocks`).
 Training holds weights, gradients and two moments; learning precisions also holds each factor and
 its eigenvectors. Sparse paths hold a matrix of sites × anchors, dense ones the matrix of the layer.
 """
@@ -107,7 +109,21 @@ class Layer:
             n = (fibre * sites) ** 2 // symmetry.order(self.sides[0])
             matrix = c * d * sites * sites
             return Cost(what, width * out * n, ((1, out),), matrix, matrix)
+        if kind == "TIED" and symmetry is not None:
+            filters = sites // symmetry.order(self.sides[0])
+            k = prod(min(KERNEL, n - (n + 1) % 2) for n in self.sides[0])  # odd, and fits
+            weights = filters * c * d * k
+            return Cost(what, weights, ((filters, c * k), (filters, d)), c * d * k * sites)
         return Cost(what, 0, (), 0)  # unknown: nothing is claimed
+
+    def offset(self) -> Cost:
+        """Return the cost of the offset of a free path."""
+        from groupella.nn.shared_maps import exact_blocks
+
+        shape = self.channels[1], self.fibre * prod(self.sides[1])
+        blocks = exact_blocks(shape)
+        what = f"the offset in layer {self.number}"
+        return Cost(what, prod(shape), ((blocks, prod(shape) // blocks),), 0)
 
 
 def layers(
@@ -128,26 +144,40 @@ def costs(
     lattice: Sequence[int],
     alpha: int,
     blocks: Sequence[tuple[int, int]],
+    *,
+    offsets: bool = True,
 ) -> list[Cost]:
-    """Return the cost of every path of every layer of a trunk."""
-    from groupella.nn.layer import planned
+    """Return the cost of every path of every layer of a trunk, with or without offsets."""
+    from groupella.nn.layer import PATHS, planned
 
     fibre = groups.space(tuple(lattice), 1).size // prod(lattice)
     if paths is not None:
         plan = [(p.kind, p.variant, p.symmetry) for p in planned(paths, groups)]
     else:
-        plan = [(*_default(s), None if s.is_trivial else s) for s in groups]
-    found = layers(lattice, alpha, blocks, fibre)
-    return [layer.cost(*path) for layer in found for path in plan]
+        plan = [("", "", s) for s in groups]
+    found = list(layers(lattice, alpha, blocks, fibre))
+    total = [
+        layer.cost(kind or _default(s, groups, layer), variant, s)
+        for layer in found
+        for kind, variant, s in plan
+    ]
+    if offsets and any(
+        PATHS[kind].free if kind else s is not None and s.is_trivial for kind, _, s in plan
+    ):
+        total += [layer.offset() for layer in found]
+    return total
 
 
-def _default(symmetry: Symmetry) -> tuple[str, str]:
+def _default(symmetry: Symmetry | None, groups: GroupSet, layer: Layer) -> str:
     """The kind of path of a member when no paths are named."""
-    if symmetry.is_trivial:
-        return "F-FC", ""
+    from groupella.nn.layer import is_tied
+
+    if symmetry is None or symmetry.is_trivial:
+        return "F-FC"
     if not symmetry.translations:
-        return "DENSE", ""
-    return "GCONV", ""
+        space = groups.space(layer.sides[0], 1)
+        return "TIED" if is_tied(symmetry, space, space) else "DENSE"
+    return "GCONV"
 
 
 def check_estimate(found: Sequence[Cost], learns: bool, values: int, batch: int) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .estimate import check_estimate, costs
-from .memory import check_memory
 from .spelling import axes, group_set, one_group
 
 if TYPE_CHECKING:
@@ -57,6 +56,9 @@ class Job:
         "classes", "regression" or "multilabel"; None as the targets of `data` are.
     size, train_size
         Side of the images, and number of training images.
+    fitting, most
+        How oblong images become square, and the number of pixels to which large images are averaged
+        where `size` is None; see `groupella.data.load`.
     paths, increments
         As in `groupella.nn.layer.ResidualPathway`.
     alpha, blocks, hidden
@@ -74,9 +76,11 @@ class Job:
         "confirm" trains a network for every candidate and tests each on held-out data
         (`groupella.training.find_symmetry`). "paths" trains one network with a path for every
         group, whose precisions the evidence learns (`groupella.training.fit`).
+    tested
+        Whether a verdict of "paths" is tested on held-out data (`groupella.training.confirmed`).
     training
         Changes to `groupella.training.Settings`; with "confirm" only `epochs`, and
-        `looks` and `layers` of `groupella.training.FindSettings`.
+        `looks`, `layers` and `confirm` of `groupella.training.FindSettings`.
     """
 
     title: str
@@ -99,6 +103,9 @@ class Job:
     search: str = "paths"
     training: Mapping[str, Any] = field(default_factory=dict)
     task: str | None = None
+    fitting: str | None = None
+    most: int | None = None
+    tested: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -146,8 +153,13 @@ class Job:
 
     def load(self, data_dir: str | None = None, progress: bool = True) -> ImageData:
         """Return the data; the same job always gives the same data."""
-        from groupella.data import labelled, load
+        from groupella.data import labelled, load, needs_square
 
+        square, most = False, self.most
+        if most is not None:
+            members = self.group_set((3,))
+            square = needs_square(members)
+            most = most if all(m.is_catalogue for m in members) else None
         options: dict[str, Any] = {
             "size": self.size,
             "seed": self.seed,
@@ -155,6 +167,9 @@ class Job:
             "keep": None if self.keep is None else self.keep.split(","),
             "data_dir": data_dir,
             "progress": progress,
+            "fit": self.fitting,
+            "most": most,
+            "square": square,
         }
         if self.motion is None:
             kind = None if self.preset is not None else axes(self.groups)
@@ -206,23 +221,23 @@ class Job:
         blocks: Blocks = self.blocks or halving(data.lattice)
         if self.preset is not None:
             paths, blocks = PRESETS[self.preset].paths, PAPER_BLOCKS
-        elif paths is None:
-            check_memory(groups, data.lattice)
         if not data.lattice:
             return
         settings = self.settings()
-        found = costs(groups, paths, data.lattice, self.alpha, blocks)
+        offsets = self.preset is None
+        found = costs(groups, paths, data.lattice, self.alpha, blocks, offsets=offsets)
         values = data.channels * math.prod(data.lattice)
         check_estimate(found, settings.learns_precisions, values, settings.batch_size)
 
     def find_settings(self) -> FindSettings:
-        """Return the settings of the search "confirm"."""
+        """Return the settings of the search "confirm", or of the test of a verdict of "paths"."""
         from groupella.training import FindSettings
 
         return FindSettings(width=8 * self.alpha, seed=self.seed, **self._of_search())
 
     def _of_search(self) -> dict[str, Any]:
-        return {k: v for k, v in self.training.items() if k in ("epochs", "looks", "layers")}
+        own = ("epochs", "looks", "layers", "confirm") if self.search == "confirm" else ()
+        return {k: v for k, v in self.training.items() if k in own}
 
     def settings(self) -> Settings:
         from groupella.training import Settings
@@ -232,14 +247,13 @@ class Job:
     def fit(self, network: Trunk, data: ImageData, settings: Settings, **options: Any) -> Fit:
         """Call `groupella.training.fit` with the job's prior and the augmentation of the data."""
         from groupella.evidence import Prior
-        from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
+        from groupella.evidence.likelihoods import likelihood_of
         from groupella.training import fit
 
-        kinds = {"classes": Categorical, "regression": Gaussian, "multilabel": Bernoulli}
         return fit(
             network,
             (data.train_x, data.train_y),
-            kinds[data.targets.kind](),
+            likelihood_of(data.targets.kind),
             settings,
             prior=Prior.from_network(network, on=self.prior),  # type: ignore[arg-type]
             augment=data.augmentation,

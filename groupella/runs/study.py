@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupella._files import file_name, write_text
+from groupella.decide import verdict_text
 
 from .directory import Assignment, Done, load
 from .engines import Engine, here
@@ -18,16 +19,23 @@ from .record import RunError, check_ours
 from .spelling import group_set
 
 SUMMARIES = ("summary.json", "summary.md")
+COLUMNS = (("accuracy", "accuracy, %", 2), ("nll", "NLL", 3), ("evidence", "−evidence", 3))
 Details = Callable[[Mapping[str, Done]], str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table. `paper` has the published accuracy (%), nll and evidence, if any."""
+    """One row of a table.
+
+    `paper` has the published accuracy (%), nll and evidence, if any; `paper_data` what they were
+    measured on, where the job stands in for it. Rows of one `task` differ only in their seed.
+    """
 
     name: str
     job: Job
     paper: Mapping[str, float] = field(default_factory=dict)
+    paper_data: str | None = None
+    task: str | None = None
 
     @property
     def key(self) -> str:
@@ -109,7 +117,7 @@ def make_ready(jobs: Iterable[Job], data_dir: str | None = None, fetch: bool = T
 
     chosen = list(jobs)
     for groups, paths in dict.fromkeys((j.groups, j.paths) for j in chosen if j.preset is None):
-        members = group_set(groups)
+        members = group_set(groups, points=3)  # how many there are, the data will say
         if paths is not None:
             planned(paths, members)
     sources = list(dict.fromkeys(job.source for job in chosen))
@@ -148,11 +156,17 @@ def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any
         found.append(
             {
                 "row": row.name,
+                "task": row.task or row.name,
                 "accuracy": None if accuracy is None else 100 * accuracy,
                 "nll": content.held_out.nll,
                 "evidence": -selection.log_evidence / selection.n_data if measured else None,
+                "scores": dict(content.held_out.scores),
                 "paper": dict(row.paper),
-                "verdict": selection.verdict,
+                "paper_data": row.paper_data,
+                # The name alone, without a measured error: repetitions are counted by it.
+                "verdict": verdict_text(selection.obeys)
+                if selection.judgement
+                else selection.verdict,
                 "layers": selection.verdicts,
                 "shares": mean_shares(one),
                 "epochs": len(content.history),
@@ -176,28 +190,46 @@ def mean_shares(done: Done) -> dict[str, float]:
 
 
 def table(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return the summary as Markdown. Evidence is −log p(D) per datum, as the paper prints it."""
+    """Return the summary as Markdown, without columns in which nothing stands.
+
+    Evidence is −log p(D) per datum, as the paper prints it.
+    """
     from groupella.report import markdown
 
-    heads = ["row", "accuracy, %", "paper", "NLL", "paper", "−evidence", "paper", "obeys", "shares"]
-    lines = []
-    for entry in found:
-        cells: list[Any] = [entry["row"]]
-        for column, digits in (("accuracy", 2), ("nll", 3), ("evidence", 3)):
-            for value in (entry[column], entry["paper"].get(column)):
-                cells.append(None if value is None else f"{value:.{digits}f}")
-        shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in entry["shares"].items())
-        lines.append([*cells, entry["verdict"], shares, entry["epochs"]])
-    return markdown([*heads, "epochs"], lines)
+    columns: dict[str, list[str | None]] = {"row": [entry["row"] for entry in found]}
+    for name, head, digits in COLUMNS:
+        columns[head] = [_text(entry[name], digits) for entry in found]
+        columns[f"{head} of the paper"] = [
+            _text(entry["paper"].get(name), digits) for entry in found
+        ]
+    columns["obeys"] = [entry["verdict"] for entry in found]
+    columns["shares"] = [_shares(entry["shares"]) or None for entry in found]
+    columns["epochs"] = [str(entry["epochs"]) for entry in found]
+    kept = {h: cells for h, cells in columns.items() if any(cells) or h in ("row", "obeys")}
+    elsewhere = {entry["paper_data"]: None for entry in found if entry.get("paper_data")}
+    note = f"\nThe paper's numbers were measured on {', '.join(elsewhere)}, not on these data.\n"
+    return markdown(list(kept), list(zip(*kept.values(), strict=True))) + note * bool(elsewhere)
+
+
+def _text(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"
+
+
+def _shares(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
 
 
 @contextmanager
 def summarising(
-    rows: Sequence[Row], directory: Path, title: str, details: Details | None = None
+    rows: Sequence[Row],
+    directory: Path,
+    title: str,
+    details: Details | None = None,
+    shown: Callable[[Sequence[Mapping[str, Any]]], str] = table,
 ) -> Iterator[None]:
     """Write summary.json and summary.md of all finished rows, even if one fails or is stopped.
 
-    The text of `details` follows the table in summary.md.
+    summary.md has what `shown` makes of the summary, then the text of `details`.
     """
     try:
         yield
@@ -205,7 +237,7 @@ def summarising(
         done = finished_rows(rows, directory)
         if done:
             found = summary(rows, done)
-            text = f"# {title}\n\n{table(found)}" + (f"\n{details(done)}" if details else "")
+            text = f"# {title}\n\n{shown(found)}" + (f"\n{details(done)}" if details else "")
             content = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
             for name, written in zip(SUMMARIES, (content, text), strict=True):
                 write_text(directory / name, written)

@@ -17,3 +17,4 @@ from ._hints import likely_causes as likely_causes
 from ._rotations import RotationError as RotationError
 from ._rotations import assert_rotation_equivariant as assert_rotation_equivariant
 from ._rotations import rotation_error as rotation_error
+from ._rotations import turning_error as turning_error

@@ -3,16 +3,22 @@
 from groupella._files import InUseError as InUseError
 
 from ._candidates import FindSettings as FindSettings
+from ._candidates import outputs as outputs
 from ._checkpoint import Checkpoint as Checkpoint
 from ._checkpoint import CheckpointError as CheckpointError
 from ._checkpoint import load_checkpoint as load_checkpoint
 from ._checkpoint import save_checkpoint as save_checkpoint
+from ._confirmed import confirmed as confirmed
 from ._cost import CurvatureCost as CurvatureCost
 from ._cost import CurvatureTooLargeError as CurvatureTooLargeError
 from ._cost import curvature_cost as curvature_cost
 from ._data import pair_of as pair_of
 from ._distributed import LostProcessError as LostProcessError
 from ._distributed import Processes as Processes
+from ._equivariance import EquivarianceSettings as EquivarianceSettings
+from ._equivariance import FoundEquivariance as FoundEquivariance
+from ._equivariance import find_equivariance as find_equivariance
+from ._equivariance import fit_equivariant as fit_equivariant
 from ._fit import Fit as Fit
 from ._fit import Interrupted as Interrupted
 from ._fit import OnEpoch as OnEpoch
@@ -20,8 +26,10 @@ from ._fit import fit as fit
 from ._footprint import Footprint as Footprint
 from ._footprint import TooLargeError as TooLargeError
 from ._footprint import footprint as footprint
+from ._held_out import HeldOut as HeldOut
 from ._history import EpochRecord as EpochRecord
 from ._history import History as History
+from ._scoring import r_squared as r_squared
 from ._search import Search as Search
 from ._search import Trial as Trial
 from ._search import best_start as best_start

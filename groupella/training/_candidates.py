@@ -6,7 +6,9 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,13 +25,16 @@ from groupella.decide.claims import (
     told_apart,
 )
 from groupella.evidence import Evidence, Prior
+from groupella.evidence.likelihoods import Gaussian, Likelihood
 from groupella.groups import Element, GroupSet, Symmetry, trivial
 from groupella.networks import InvariantNet, fold, invariant_net
+from groupella.nn.turning import turned
 
+from ._blocks import copies
 from ._fit import Fit, OnEpoch, fit
-from ._footprint import check_footprint, check_problem, footprint
+from ._footprint import check_footprint, check_problem, check_steps, footprint
 from ._scoring import Scoring, Weighted
-from ._settings import Settings
+from ._settings import Settings, require_positive, require_seed, require_whole
 
 BATCH = 64
 STEPS = 280  # of one training, at least
@@ -58,6 +63,9 @@ class FindSettings:
         on both: 2. With 1 the answer is then "undecided".
     layers
         Whether to ask also which first layers obey more than the outputs.
+    confirm
+        "predictions" tests what averaging over each candidate and imposing it cost. "evidence"
+        compares log p(held-out data | training data) of the candidates alone.
     lr, batch_size, width
         Learning rate at the top of its cycle, batch size, and channels times fibre of the first
         layer.
@@ -72,6 +80,7 @@ class FindSettings:
     held_out: float = 0.25
     looks: int = 2
     layers: bool = True
+    confirm: Literal["predictions", "evidence"] = "predictions"
     lr: float = 0.01
     batch_size: int = BATCH
     width: int = 32
@@ -79,6 +88,12 @@ class FindSettings:
     claims: Claims = field(default_factory=Claims)
 
     def __post_init__(self) -> None:
+        if self.epochs is not None:
+            require_whole("epochs", self.epochs, 1)
+        for name in ("looks", "batch_size", "width"):
+            require_whole(name, getattr(self, name), 1)
+        require_seed(self.seed)
+        require_positive("lr", self.lr)
         if not 1 <= self.longer < math.inf:
             raise ValueError(f"longer must be at least 1, got {self.longer!r}")
         if not 0 < self.held_out < 1:
@@ -88,6 +103,9 @@ class FindSettings:
                 f"looks must be at least 1 and at most 1/held_out, so that each holds out other "
                 f"data; got {self.looks!r} and {self.held_out!r}"
             )
+
+        if self.confirm not in ("predictions", "evidence"):
+            raise ValueError(f"confirm must be 'predictions' or 'evidence', got {self.confirm!r}")
 
     def trainings(self, groups: GroupSet) -> int:
         """How many networks a search trains at most."""
@@ -143,14 +161,21 @@ class CandidateNetworks:
         directory: str | Path | None,
         progress: bool,
         weights: Tensor | None = None,
+        blocks: Tensor | None = None,
     ) -> None:
         self.x, self.y = data
+        self._blocks = blocks
         self.scoring, self.settings, self.weights = scoring, settings, weights
         self.directory = None if directory is None else Path(directory)
         self.progress = progress
         self.on_epoch: OnEpoch | None = None
         self.lattice = tuple(int(n) for n in self.x.shape[2:])
         self.convolutions = bool(self.lattice) and any(g.is_catalogue for g in groups)
+
+    @cached_property
+    def blocks(self) -> Tensor:
+        """Which data stay together; found only when a search that fits needs it."""
+        return copies(self.x) if self._blocks is None else self._blocks
 
     def network(self, plan: Plan) -> InvariantNet:
         """A network as planned, the same for the same seed."""
@@ -175,12 +200,15 @@ class CandidateNetworks:
         settings, n = self.settings, len(self.y)
         training = settings.training(n)
         shape = tuple(int(size) for size in self.x.shape[1:])
+        often = settings.trainings(groups) + settings.longer
+        check_steps(often * training.epochs * math.ceil(n / training.batch_size))
         if check_problem(groups, shape, settings.width, training.batch_size):
             free = Plan(trivial())
-            often = training.epochs * n * settings.trainings(groups)
             held = self.x.numel() * self.x.element_size()
             found = footprint(self.network(free), shape)
-            check_footprint(found, free.outputs, training.batch_size, held, often)
+            check_footprint(
+                found, free.outputs, training.batch_size, held, often * training.epochs * n
+            )
 
     def train(
         self,
@@ -198,6 +226,8 @@ class CandidateNetworks:
             network.load_state_dict(start.network.state_dict())
         y, likelihood = self.y[indices], self.scoring.likelihood()
         if self.weights is not None:
+            if isinstance(likelihood, Gaussian) and not network.outputs.calibrated:
+                network.outputs.calibrate([y])  # `fit` does not know what weights mean
             y, likelihood = Weighted.pack(y, self.weights[indices]), Weighted(self.scoring)
             if validation is not None:
                 ones = torch.ones(len(validation[1]))
@@ -219,7 +249,7 @@ class CandidateNetworks:
     ) -> tuple[Tested, Consequence]:
         """Predict held-out data as they are, and averaged over each symmetry of `above`."""
         x, y = self.x[held], self.y[held]
-        scoring, network = self.scoring, trained.network
+        scoring, network = self.scoring, _folded(trained)
         plain = outputs(network, x)
         calibration = scoring.calibrated(plain, y)
         scores = self.weighed(scoring.scores(plain, y, calibration), held)
@@ -233,7 +263,8 @@ class CandidateNetworks:
             told[symmetry.name] = _told(plain, moved, scoring)
             quality[symmetry.name] = scoring.quality(mean, y)
         row = replace(
-            scoring.row(name, plain, y), parameters=sum(p.numel() for p in network.parameters())
+            scoring.row(name, plain, y),
+            parameters=sum(p.numel() for p in trained.network.parameters()),
         )
         return Tested(scores, averaged, told, quality), row
 
@@ -248,56 +279,111 @@ class CandidateNetworks:
     def invariance_error(self, trained: Fit, held: Tensor, symmetry: Symmetry) -> float:
         """How far predictions move when data do, at most, relative to their norm."""
         x = self.x[held]
-        plain = self.scoring.predictions(outputs(trained.network, x))
+        network = _folded(trained)
+        plain = self.scoring.predictions(outputs(network, x))
         scale = plain.norm().clamp(min=1e-12)
-        moved = self._moved(trained.network, x, symmetry)
+        moved = self._moved(network, x, symmetry)
         return max(float((self.scoring.predictions(m) - plain).norm() / scale) for m in moved)
-
-    def log_evidence(self, trained: Fit, indices: Tensor) -> float:
-        """The log evidence of the folded network on its training data, by Kronecker factors."""
-        network = trained.network
-        assert isinstance(network, InvariantNet)
-        data = (self.x[indices], self.y[indices])
-        return observed(fold(network), data, trained, self.scoring).log_evidence
 
     def _moved(self, network: nn.Module, x: Tensor, symmetry: Symmetry) -> Tensor:
         space = GroupSet(symmetry).space(self.lattice, int(x.shape[1]), "trivial")
         elements = motions(symmetry, self.lattice, self.settings.seed)
-        return torch.stack([outputs(network, space.act(g, x)) for g in elements])
+        if not symmetry.is_approximate:
+            return torch.stack([outputs(network, space.act(g, x)) for g in elements])
+        # Inputs are standardised: zeros from outside would be no background.
+        angles = turn_angles(symmetry, self.settings.seed)
+        return torch.stack(
+            [
+                outputs(network, space.act(g, turned(x, angle, "border")))
+                for g, angle in zip(elements, angles, strict=True)
+            ]
+        )
+
+
+def _folded(trained: Fit) -> InvariantNet:
+    """The network without normalisation: the one that is handed over, and faster."""
+    assert isinstance(trained.network, InvariantNet)
+    return fold(trained.network)
 
 
 def observed(
-    network: nn.Module, data: tuple[Tensor, Tensor], trained: Fit, scoring: Scoring
+    network: nn.Module,
+    data: tuple[Tensor, Tensor],
+    trained: Fit,
+    likelihood: Likelihood,
+    ignore: Sequence[str] = (),
 ) -> Evidence:
     """The evidence of a network, with its curvature on some of the data and its best precisions."""
-    likelihood = scoring.likelihood(outputs(network, data[0]), data[1])
-    evidence = Evidence(network, likelihood)
+    evidence = Evidence(network, likelihood, ignore=ignore)
     evidence.update(data, subset=CURVATURE_DATA, mode=mc(4, seed=trained.settings.seed))
     return evidence
 
 
-def split(labels: Tensor, settings: FindSettings, fold: int = 0) -> tuple[Tensor, Tensor]:
-    """Indices of the training and the held-out data, the same share of every class.
+def split(
+    labels: Tensor, settings: FindSettings, fold: int = 0, blocks: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Indices of the training and the held-out data, about the same share of every class.
 
-    Different folds hold out different data, if there are enough.
+    Different folds hold out different data, if there are enough. Data with the same number in
+    `blocks` stay together, and count for the class of one of them.
     """
     generator = torch.Generator().manual_seed(settings.seed)
     order = torch.randperm(len(labels), generator=generator)
     ranks = torch.empty(len(labels), dtype=torch.double)
-    for label in torch.unique(labels):
-        mine = order[labels[order] == label]
-        ranks[mine] = (torch.arange(len(mine), dtype=torch.double) + 0.5) / len(mine)
+    first = _first(torch.arange(len(labels)) if blocks is None else blocks, order)
+    for label in torch.unique(labels[first]):
+        mine = order[labels[first[order]] == label]
+        # Blocks in the order of their first datum, each in the middle of its own data.
+        _, block, sizes = torch.unique(first[mine], return_inverse=True, return_counts=True)
+        place = torch.full((len(sizes),), len(mine)).scatter_reduce(
+            0, block, torch.arange(len(mine)), "amin"
+        )
+        turn = place.argsort()
+        middle = torch.empty(len(sizes), dtype=torch.double)
+        middle[turn] = sizes[turn].cumsum(0) - 0.5 * sizes[turn].double()
+        ranks[mine] = middle[block] / len(mine)
     held = (fold * settings.held_out <= ranks) & (ranks < (fold + 1) * settings.held_out)
     if not 0 < int(held.sum()) < len(labels):
         held = torch.zeros(len(labels), dtype=torch.bool)
         count = max(int(settings.held_out * len(labels)), 1)
-        held[order[fold * count : (fold + 1) * count]] = True
+        # The first of each class is trained on: who has not seen a class cannot predict it.
+        spare = order[ranks[order] * _sizes(labels)[order] > 1]
+        if not len(spare):
+            raise ValueError(
+                f"{len(labels)} data of {len(torch.unique(labels))} classes: no class has two, of "
+                "which one can be held out. Give more data"
+            )
+        start = fold * count % len(spare)
+        held[spare[start : start + count]] = True
     return (~held).nonzero().flatten(), held.nonzero().flatten()
+
+
+def _first(blocks: Tensor, order: Tensor) -> Tensor:
+    """For each datum, that of its block which comes first in the order."""
+    block = torch.unique(blocks, return_inverse=True)[1]
+    n = len(blocks)
+    place = torch.full((n,), n).scatter_reduce(0, block[order], torch.arange(n), "amin")
+    return order[place[block]]
+
+
+def _sizes(labels: Tensor) -> Tensor:
+    """How many data have the label of each."""
+    _, inverse, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    found: Tensor = counts[inverse]
+    return found
 
 
 @torch.no_grad()
 def outputs(network: nn.Module, x: Tensor) -> Tensor:
-    """The outputs (n, K) of a network, in float64; of large data, no more at once than a batch."""
+    """Return the outputs (n, K) of a network in evaluation mode, as float64.
+
+    Parameters
+    ----------
+    network
+        Any network with outputs (n, K).
+    x
+        Inputs (n, …); of large ones, no more at once than a batch.
+    """
     size = max(BATCH, min(500, MOST_NUMBERS // max(x[:1].numel(), 1)))
     with evaluation(network):
         return torch.cat([network(part).double() for part in torch.split(x, size)])
@@ -317,12 +403,25 @@ def motions(symmetry: Symmetry, lattice: Sequence[int], seed: int) -> list[Eleme
             pass
         return space.sample(symmetry, 2 * MOTIONS, seed)
     points = symmetry.point_in(len(lattice))
+    if symmetry.is_approximate:  # besides `turn_angles`, which have the quarter turns
+        still = Symmetry("shifts", len(lattice), symmetry.translations)
+        return space.sample(still, symmetry.sampled_turns, seed)
     if not symmetry.translations:
         return list(space.elements(symmetry))
     each = max(math.ceil(MOTIONS / len(points)), 1)
     shifts = space.sample(Symmetry("shifts", len(lattice), True), each * len(points), seed)
     about = list(space.elements(Symmetry("point", len(lattice), False, points)))
     return [shift * about[i % len(points)] for i, shift in enumerate(shifts)]
+
+
+def turn_angles(symmetry: Symmetry, seed: int) -> list[float]:
+    """Angles in degrees that stand for the turns of an image: all of them, or 16 at random."""
+    n = symmetry.sampled_turns
+    step = 360 / n
+    if symmetry.turns:
+        return [k * step for k in range(n)]
+    drawn = torch.rand(n, generator=torch.Generator().manual_seed(seed)).tolist()
+    return [(k + part) * step for k, part in enumerate(drawn)]
 
 
 def _told(plain: Tensor, moved: Tensor, scoring: Scoring, most: int = MOST_TOLD) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +15,12 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from groupella.curvature import evaluation
+from groupella.evidence import pathway_layers
 from groupella.evidence.likelihoods import Gaussian, Likelihood, check_finite
 from groupella.nn.standardise import InUnits, Standardise
 
 CHUNK = 4096
+USUAL = 10.0  # the largest size of data that a network without units takes without a warning
 INPUTS = ("x", "image", "images", "img", "input", "inputs", "data", "features", "pixel_values")
 TARGETS = ("y", "label", "labels", "target", "targets", "fine_label")
 _SMALL_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.int32)
@@ -92,9 +96,10 @@ def as_examples(
     if hasattr(data, "__getitem__") and hasattr(data, "__len__") and not isinstance(data, Mapping):
         if len(data) == 0:
             raise ValueError(f"{name} is empty")
+        what = f"an example of {name}"
 
         def collate(indices: Tensor) -> tuple[Tensor, Tensor]:
-            x, y = default_collate([pair_of(data[i], name) for i in indices.tolist()])
+            x, y = default_collate([pair_of(data[i], what) for i in indices.tolist()])
             return x.to(device), (y.long() if y.dtype in _SMALL_INTEGERS else y).to(device)
 
         return Examples(len(data), collate, device)
@@ -105,8 +110,15 @@ def as_examples(
     )
 
 
-def pair_of(example: Any, name: str = "data") -> tuple[Any, Any]:
-    """Return (x, y) of one example of a dataset: a pair, or a dictionary with usual names.
+def pair_of(example: Any, what: str) -> tuple[Any, Any]:
+    """Return (x, y) of one example or batch: a pair, or a dictionary with usual names.
+
+    Parameters
+    ----------
+    example
+        The pair, list or dictionary.
+    what
+        What it is, for the message: "an example of the data set".
 
     Raises
     ------
@@ -126,7 +138,7 @@ def pair_of(example: Any, name: str = "data") -> tuple[Any, Any]:
             f" of {len(example)}" if isinstance(example, tuple | list) else ""
         )
         wanted = "a pair (x, y)"
-    raise TypeError(f"{name}: an example of the dataset is {holds}; expected {wanted}")
+    raise TypeError(f"{what} is {holds}; expected {wanted}")
 
 
 def _is_array(value: Any) -> bool:
@@ -155,10 +167,14 @@ def calibrate(network: nn.Module, examples: Examples, likelihood: Likelihood) ->
     """Give the network the units of these examples, unless it has some.
 
     Those of targets only under a Gaussian likelihood, whose noise then starts at their spread.
+    Warns of data of an unusual size if the network takes them as they are.
     """
     _calibrate_outputs(network, examples, likelihood)
     inputs = standardiser(network)
-    if inputs is None or inputs.calibrated:
+    if inputs is None:
+        _check_size(network, examples, likelihood)
+        return
+    if inputs.calibrated:
         return
     first, _ = examples.get(torch.arange(1))
     if first.shape[1:] != inputs.space_in.shape:
@@ -176,11 +192,29 @@ def calibrate(network: nn.Module, examples: Examples, likelihood: Likelihood) ->
     inputs.calibrate(parts())
 
 
+def _check_size(network: nn.Module, examples: Examples, likelihood: Likelihood) -> None:
+    if not pathway_layers(network):
+        return
+    x, y = examples.get(torch.arange(min(CHUNK, examples.n)))
+    sizes = {"inputs": x}
+    if isinstance(likelihood, Gaussian):
+        sizes["targets"] = y
+    for name, values in sizes.items():
+        size = float(values.detach().double().square().mean().sqrt())
+        if math.isfinite(size) and size > 0 and not 1 / USUAL <= size <= USUAL:
+            warnings.warn(
+                f"the {name} have a root mean square of {size:.3g}, on which start, priors and "
+                "verdicts of this network depend; train groupella.networks.with_units(network), "
+                "which learns the units of its data, or scale them",
+                stacklevel=4,
+            )
+
+
 def _calibrate_outputs(network: nn.Module, examples: Examples, likelihood: Likelihood) -> None:
     outputs = next((m for m in network.modules() if isinstance(m, InUnits)), None)
     if outputs is None or outputs.calibrated or not isinstance(likelihood, Gaussian):
         return
-    size = len(outputs.mean)
+    size = outputs.mean.numel()
     _, y = examples.get(torch.arange(1))
     if y.numel() != size:
         return  # `check_examples` says what is wrong
@@ -188,7 +222,7 @@ def _calibrate_outputs(network: nn.Module, examples: Examples, likelihood: Likel
     targets = [y.reshape(-1, size) for _, y in every]
     if all(bool(torch.isfinite(y).all()) for y in targets):
         outputs.calibrate(targets)
-        likelihood.start_at(float(outputs.std[0]))
+        likelihood.start_at(float(outputs.std.flatten()[0]))
 
 
 def check_examples(

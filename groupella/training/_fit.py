@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from groupella._files import alone
+from groupella._machine import keep_freed_memory
 from groupella.curvature import check_coverage
 from groupella.decide import Selection, selection
 from groupella.evidence import Evidence, Prior
@@ -193,6 +194,7 @@ def fit(
         If the loss or the curvature is NaN or infinite.
     """
     check_names(changes)
+    keep_freed_memory()
     chosen = replace(settings or Settings(), **changes)
     processes = Processes.current()
     device = next((p.device for p in network.parameters()), torch.device("cpu"))

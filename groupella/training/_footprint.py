@@ -20,13 +20,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from groupella._machine import in_gibibytes, memory_of_machine
 from groupella.groups import GroupSet, Symmetry
+from groupella.nn.paths.dense_basis import LARGEST_MATRIX
 
 COPIES = 4  # weights, gradients, two moments
 SPEED = 2e11  # multiply-adds per second, more than a core has
+STEP = 5e-4  # seconds that a step takes at least, however small the network
 LONGEST = 30 * 86_400.0  # seconds
 # Bytes kept per number of the first layer, at most: smaller problems need no closer look.
 KEPT = 160
 SHARE = 1 / 8  # of the memory
+LEAST_WEIGHTS = 2  # of a network, in squares of its width: its second layer
 
 
 class TooLargeError(ValueError):
@@ -45,7 +48,7 @@ class Footprint:
         """Return the bytes that a step with a batch of that size holds at least."""
         return self.fixed + batch * self.each
 
-    def seconds(self, data: int) -> float:
+    def seconds(self, data: float) -> float:
         """Return the seconds that this many data, forward and backward, take at least."""
         return 3 * self.products * data / SPEED
 
@@ -86,23 +89,38 @@ def check_problem(groups: GroupSet, shape: Sequence[int], width: int, batch: int
     Raises
     ------
     TooLargeError
-        If a layer of a generator-defined group cannot even be built.
+        If a layer of a generator-defined group, or of that width, cannot even be built.
     """
     there = memory_of_machine()
     if there is None:
         return False
     sites = math.prod(shape[1:])
+    weights = 4 * COPIES * LEAST_WEIGHTS * width**2
+    if weights > there:
+        _refuse(f"training networks of width {width:,}", weights, there)
     for group in groups:
         if group.is_catalogue:
+            turns = len(group.point_in(len(shape) - 1)) if group.translations else 0
+            needed = 8 * turns * sum(side**2 for side in shape[1:])  # to centre the data
+            if needed > there:
+                _refuse(f"centring data for {group.name}, on {sites:,} sites,", needed, there)
             continue
         size = GroupSet(group).space(tuple(shape[1:]), 1).size
         needed = 8 * size * size  # which orbit each pair of features is in
         if needed > there:
             _refuse(f"a layer that obeys {group.name}, on {sites:,} sites,", needed, there)
+        if (2 * size) ** 2 > LARGEST_MATRIX:  # of two channels, the fewest
+            raise TooLargeError(
+                f"a layer that obeys {group.name}, on {sites:,} sites, is a matrix of "
+                f"{(2 * size) ** 2:,} entries, more than {LARGEST_MATRIX:,}. Use smaller data, or "
+                "a group of the catalogue"
+            )
     return KEPT * (width + shape[0]) * sites * batch > SHARE * there
 
 
-def check_footprint(found: Footprint, symmetry: Symmetry, batch: int, held: int, data: int) -> None:
+def check_footprint(
+    found: Footprint, symmetry: Symmetry, batch: int, held: int, data: float
+) -> None:
     """Raise `TooLargeError` if training does not fit.
 
     Parameters
@@ -121,11 +139,21 @@ def check_footprint(found: Footprint, symmetry: Symmetry, batch: int, held: int,
     name = "none" if symmetry.is_trivial else symmetry.name
     if there is not None and needed > there:
         _refuse(f"training the network that obeys {name}, with batches of {batch},", needed, there)
-    seconds = found.seconds(data)
+    _check_time(
+        found.seconds(data),
+        "smaller images (--size), fewer data (--train-size), or fewer channels (--alpha, width=)",
+    )
+
+
+def check_steps(steps: float) -> None:
+    """Raise `TooLargeError` if this many steps take months, whatever the network."""
+    _check_time(STEP * steps, "fewer epochs, or larger batches (batch_size=)")
+
+
+def _check_time(seconds: float, remedy: str) -> None:
     if seconds > LONGEST:
         raise TooLargeError(
-            f"training the networks takes at least {seconds / 86_400:,.0f} days. Use smaller "
-            "images (--size), fewer data (--train-size), or fewer channels (--alpha, width=)"
+            f"training the networks takes at least {seconds / 86_400:,.0f} days. Use {remedy}"
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
 from torch.optim import Optimizer
@@ -42,7 +42,15 @@ def set_learning_rate(optimiser: Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def optimiser_state(optimiser: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+class Stateful(Protocol):
+    """An optimiser as checkpoints see it, with a state like those of `torch.optim`."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
+
+
+def optimiser_state(optimiser: Stateful) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Split an optimiser's state into named tensors and JSON."""
     state = optimiser.state_dict()
     tensors: dict[str, Tensor] = {}
@@ -58,7 +66,7 @@ def optimiser_state(optimiser: Optimizer) -> tuple[dict[str, Tensor], dict[str, 
 
 
 def load_optimiser_state(
-    optimiser: Optimizer, tensors: Mapping[str, Tensor], state: Mapping[str, Any]
+    optimiser: Stateful, tensors: Mapping[str, Tensor], state: Mapping[str, Any]
 ) -> None:
     """Put back what `optimiser_state` returned."""
     values: dict[int, dict[str, Any]] = {}

@@ -35,11 +35,11 @@ def epoch_order(seed: int, epoch: int, n: int) -> Tensor:
     return torch.randperm(n, generator=generator(seed, "order", epoch))
 
 
-def curvature_subset(seed: int, epoch: int, n: int, size: int | None) -> Tensor:
-    """Return the sorted indices of the `size` examples for the curvature after `epoch`."""
+def random_subset(seed: int, tag: str, n: int, size: int | None) -> Tensor:
+    """Return the sorted indices of `size` of n examples, a function of seed and tag."""
     if size is None or size >= n:
         return torch.arange(n)
-    order = torch.randperm(n, generator=generator(seed, "curvature", epoch))
+    order = torch.randperm(n, generator=generator(seed, tag))
     return order[:size].sort().values
 
 

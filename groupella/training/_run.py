@@ -19,13 +19,13 @@ from ._diagnosis import check_parameters, culprit
 from ._distributed import Processes
 from ._history import EpochRecord, History
 from ._interruption import Interruption
-from ._optimisers import learning_rate, set_learning_rate
+from ._optimisers import Stateful, learning_rate, set_learning_rate
 from ._randomness import (
-    curvature_subset,
     derived_seed,
     epoch_order,
     generator,
     global_states,
+    random_subset,
     set_global_states,
 )
 from ._settings import Settings
@@ -127,7 +127,9 @@ class Run:
         return record
 
     def collect(self, epoch: int, gradient: bool = False, stoppable: bool = False) -> None:
-        """Collect the evidence: curvature on the epoch's subset, fit on all data and processes.
+        """Collect the evidence: curvature on the epoch's subset, fit on the run's.
+
+        After the last epoch, or with its gradient, the fit is that of all data.
 
         With `stoppable`, a signal raises `StoppingError` after the current batch. Nothing has
         changed by then. Several processes do not stop here, since they must agree on what they do;
@@ -146,8 +148,11 @@ class Run:
             share = processes.share(indices)
             return self.examples.batches(share, settings.curvature_batch, check)
 
+        every = gradient or epoch >= settings.epochs
+        fitted = torch.arange(n) if every else self._fit_subset()
         self.evidence.collect(
-            batches(torch.arange(n)),
+            batches(fitted),
+            n_data=n,
             curvature_data=batches(self._curvature_subset(epoch)),
             gradient=gradient,
             group=processes.group,
@@ -270,7 +275,13 @@ class Run:
 
     def _curvature_subset(self, epoch: int) -> Tensor:
         settings = self.settings
-        return curvature_subset(settings.seed, epoch, self.examples.n, settings.curvature_subset)
+        tag = f"curvature/{epoch}"
+        return random_subset(settings.seed, tag, self.examples.n, settings.curvature_subset)
+
+    def _fit_subset(self) -> Tensor:
+        """The same in every epoch, so that its values can be compared."""
+        settings = self.settings
+        return random_subset(settings.seed, "fit", self.examples.n, settings.fit_subset)
 
     def _epoch_order(self) -> Tensor:
         epoch = self.counters.epoch
@@ -302,9 +313,9 @@ class Run:
                 trained[f"likelihood:{name}"] = parameter
         return trained
 
-    def optimisers(self) -> dict[str, torch.optim.Optimizer]:
+    def optimisers(self) -> dict[str, Stateful]:
         """All optimisers with a state, by name."""
-        found: dict[str, torch.optim.Optimizer | None] = {
+        found: dict[str, Stateful | None] = {
             "weights": self.weights.optimiser,
             "precisions": self.evidence.optimiser,
             "network-hyper": self.network_hyper,

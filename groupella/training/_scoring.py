@@ -23,15 +23,21 @@ from torch.nn import functional as F
 
 from groupella.decide.claims import Consequence
 from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from groupella.nn.standardise import common_scale
 
 TEMPERATURES = np.geomspace(0.2, 8.0, 61)
-SMALLEST_NOISE = 1e-3  # of standardised targets
+SMALLEST_NOISE = 1e-3  # in units of the targets' standard deviation
 
 
 class Scoring(ABC):
-    """How predictions of one kind of targets are scored."""
+    """How predictions of one kind of targets are scored.
 
-    def __init__(self, outputs: int) -> None:
+    `unit` is the calibration of outputs that nothing is known about.
+    """
+
+    unit = 1.0
+
+    def __init__(self, outputs: int, y: Tensor | None = None) -> None:
         self.outputs = outputs
 
     @abstractmethod
@@ -45,6 +51,15 @@ class Scoring(ABC):
     @abstractmethod
     def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
         """Return the log-likelihood of each datum, (n,)."""
+
+    def guess(self, train: Tensor, held: Tensor) -> Tensor:
+        """Return the scores (n,) of a guess that ignores the inputs, at its best calibration.
+
+        Networks are scored at theirs. A guess that is not would be beaten by a network that knows
+        nothing, where classes that are rare in training are common among the held-out data.
+        """
+        f = self.chance(train, held)[1]
+        return self.scores(f, held, self.calibrated(f, held))
 
     @abstractmethod
     def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
@@ -166,19 +181,31 @@ class LabelsScoring(Scoring):
 
 
 class RealScoring(Scoring):
-    """Real targets y (n, K), standardised, with means f and Gaussian noise."""
+    """Real targets y (n, K) with means f and Gaussian noise.
+
+    Scores are densities of targets in the unit of the targets `y` that are given first, their
+    standard deviation: they do not depend on the units of the data. Without, targets are
+    standardised already.
+    """
+
+    def __init__(self, outputs: int, y: Tensor | None = None) -> None:
+        super().__init__(outputs)
+        self.mean = torch.zeros(1, dtype=torch.float64)
+        if y is not None:
+            self.mean, self.unit = common_scale([y.flatten(1)])
 
     def likelihood(self, f: Tensor | None = None, y: Tensor | None = None) -> Likelihood:
         if f is None or y is None:
-            return Gaussian(learned=False)
+            return Gaussian(self.unit, learned=False)
         return Gaussian(float(self.calibrated(f, y).square().mean().sqrt()), learned=False)
 
     def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
-        return (f - y).square().mean(0).sqrt().clamp(min=SMALLEST_NOISE)
+        return (f - y).square().mean(0).sqrt().clamp(min=SMALLEST_NOISE * self.unit)
 
     def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
         z = (y - f) / calibration
-        return -(0.5 * z.square() + calibration.log() + 0.5 * math.log(2 * math.pi)).sum(1)
+        noise = (calibration / self.unit).log()
+        return -(0.5 * z.square() + noise + 0.5 * math.log(2 * math.pi)).sum(1)
 
     def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
         return moved.mean(0)
@@ -187,6 +214,7 @@ class RealScoring(Scoring):
         return calibration
 
     def signature(self, f: Tensor) -> Tensor:
+        f = (f - self.mean.to(f)) / self.unit
         return torch.cat([f, f.square()], 1)
 
     def predictions(self, f: Tensor) -> Tensor:
@@ -194,15 +222,34 @@ class RealScoring(Scoring):
 
     def chance(self, train: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
         f = train.double().mean(0).expand(len(held), -1)
-        spread = train.double().std(0, unbiased=False).clamp(min=SMALLEST_NOISE)
+        spread = train.double().std(0, unbiased=False).clamp(min=SMALLEST_NOISE * self.unit)
         return self.scores(f, held.double(), spread), f
+
+    def guess(self, train: Tensor, held: Tensor) -> Tensor:
+        # The best constant: one outlier moves the mean of the training targets.
+        f = held.double().mean(0).expand(len(held), -1)
+        return self.scores(f, held.double(), self.calibrated(f, held))
 
     measure = "r2"
 
     def quality(self, f: Tensor, y: Tensor) -> float:
-        rest = (y - f).square().sum(0)
-        whole = (y - y.double().mean(0)).square().sum(0).clamp(min=1e-12)
-        return float((1 - rest / whole).mean())
+        return r_squared(f, y)
+
+
+def r_squared(f: Tensor, y: Tensor) -> float:
+    """Return the mean of R² over targets.
+
+    Parameters
+    ----------
+    f, y
+        Predictions and targets, (n, K). A target that does not vary counts as 0, or as 1 where it
+        is met exactly.
+    """
+    y = y.double()
+    rest, whole = (y - f).square().sum(0), (y - y.mean(0)).square().sum(0)
+    constant = whole <= 1e-12 * y.square().sum(0)
+    found = torch.where(constant, (rest == 0).double(), 1 - rest / whole.clamp(min=1e-300))
+    return float(found.mean())
 
 
 class Weighted(Likelihood):
@@ -226,8 +273,8 @@ class Weighted(Likelihood):
         return (y[:, 0].long() if isinstance(self.scoring, ClassScoring) else y), weights
 
     def log_likelihood(self, f: Tensor, y: Tensor) -> Tensor:
-        targets, weights = self._unpacked(y)
-        return (weights.to(f) * self.scoring.scores(f, targets, f.new_ones(()))).sum()
+        (targets, weights), unit = self._unpacked(y), self.scoring.unit
+        return (weights.to(f) * self.scoring.scores(f, targets, f.new_full((), unit))).sum()
 
     def mean(self, f: Tensor) -> Tensor:
         return self.plain.mean(f)

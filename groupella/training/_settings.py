@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from groupella.curvature.approximations import APPROXIMATIONS
@@ -14,6 +16,7 @@ from ._optimisers import Schedule
 Method = Literal["map", "adam", "fixed_point", "linearised"]
 PriorStep = Literal["proximal", "gradient"]
 HyperMode = Literal["evidence", "map"]
+LARGEST_SEED = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Settings:
         gradient step per update, rate `hyper_lr`) or with the weights ("map").
     curvature_subset
         Number of random examples for the curvature, None for all.
+    fit_subset
+        Number of examples, the same in every update, on which updates measure the data fit, None
+        for all. Precisions do not depend on it, unless noise is learned or by "linearised", which
+        uses all. The evidence at the end is that of all data.
     curvature_samples
         Number of Monte-Carlo columns, None for exact curvature.
     approximation
@@ -74,6 +81,7 @@ class Settings:
     prune_from: float | None = 0.5
     network_hyper: HyperMode = "evidence"
     curvature_subset: int | None = 400
+    fit_subset: int | None = 5000
     curvature_samples: int | None = None
     approximation: str = "expand"
     curvature_batch: int = 200
@@ -85,11 +93,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(self.burn_in >= 0, "burn_in", "at least 0", self.burn_in)
+            require_whole(name, getattr(self, name), 1)
+        require_whole("burn_in", self.burn_in, 0)
+        require_seed(self.seed)
         for name in ("lr", "hyper_lr"):
-            require(getattr(self, name) > 0, name, "positive", getattr(self, name))
-        for name in ("clip", "curvature_subset", "curvature_samples", "patience"):
+            require_positive(name, getattr(self, name))
+        for name in ("clip", "curvature_subset", "fit_subset", "curvature_samples", "patience"):
             value = getattr(self, name)
             require(value is None or value > 0, name, "positive or None", value)
         part = self.prune_from
@@ -142,6 +151,7 @@ class Settings:
             "hyper_lr": 0.1,
             "prune_from": None,
             "curvature_subset": None,
+            "fit_subset": None,
         }
         return cls(**{**protocol, **changes})
 
@@ -192,6 +202,24 @@ def check_names(changes: Mapping[str, Any], of: type | None = None, where: str =
             near = usual or get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise TypeError(f"{where} has no setting {name!r}{hint} Known: {', '.join(known)}")
+
+
+def require_whole(name: str, value: object, least: int) -> None:
+    """Raise `ValueError` unless the value is a whole number from `least` on."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    require(whole and value >= least, name, f"a whole number, at least {least}", value)  # type: ignore[operator]
+
+
+def require_seed(seed: object) -> None:
+    """Raise `ValueError` unless it is a seed that every generator takes."""
+    require_whole("seed", seed, 0)
+    require(seed <= LARGEST_SEED, "seed", f"at most {LARGEST_SEED}", seed)  # type: ignore[operator]
+
+
+def require_positive(name: str, value: object) -> None:
+    """Raise `ValueError` unless the value is a positive finite number."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    require(number and 0 < value < math.inf, name, "positive", value)  # type: ignore[operator]
 
 
 def require(holds: bool, name: str, wanted: str, value: object) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from groupella.decide import Candidates, Selection, selection
+from groupella.decide import Candidates, Selection, selection, verdict_text
 from groupella.decide.claims import (
     FREE,
     Comparison,
@@ -32,17 +32,27 @@ from groupella.decide.claims import (
     LayersFinding,
     Tested,
 )
-from groupella.groups import GroupSet, Symmetry, trivial
+from groupella.evidence import Predictive
+from groupella.groups import GroupSet, Symmetry, is_inside, trivial
 from groupella.networks import InvariantNet, fold
+from groupella.nn.shared_maps import FactorTooLargeError
 
-from ._candidates import CandidateNetworks, FindSettings, Plan, observed, split
+from ._candidates import CandidateNetworks, FindSettings, Plan, observed, outputs, split
+from ._cost import MOST_BYTES, curvature_cost
 from ._fit import Fit, OnEpoch
+from ._held_out import HeldOut
 from ._scoring import SCORINGS, Scoring
+
+FAR = 1000.0  # the largest mean of real targets, in units of their standard deviation
 
 
 @dataclass(frozen=True)
 class FoundSymmetry:
-    """The answer of `find_symmetry`: the judgement, the network that obeys it, and the table."""
+    """The answer of `find_symmetry`: the judgement, the network that obeys it, and the table.
+
+    `held_out` has the first held-out data, and a network that was trained without them: with the
+    verdict's symmetry where there is one, else the one that predicts best.
+    """
 
     judgement: Judgement
     symmetry: Symmetry
@@ -50,6 +60,7 @@ class FoundSymmetry:
     consequences: tuple[Consequence, ...]
     candidates: Candidates
     scoring: Scoring
+    held_out: HeldOut
 
     @property
     def verdict(self) -> str:
@@ -63,12 +74,38 @@ class FoundSymmetry:
         assert isinstance(network, InvariantNet)
         return fold(network)
 
+    @property
+    def temperature(self) -> float:
+        """The temperature of the network's class predictions, as held-out data ask for it."""
+        return self.held_out.temperature
+
+    @cached_property
+    def predictive(self) -> Predictive | None:
+        """Predictions of the network with uncertainty, calibrated on held-out data.
+
+        Usual inputs are predicted as by the weights alone, strange ones less surely; real targets
+        get intervals. They take inputs (n, channels, *lattice) as `find_symmetry` does. None if the
+        last layer has more than 8,192 features, or a layer is too wide for factors of its
+        curvature.
+        """
+        try:
+            return self.held_out.predictive(self.network)
+        except FactorTooLargeError:
+            return None
+
     def selection(self, data: tuple[Tensor, Tensor]) -> Selection:
         """Return what each layer obeys, with the numbers of the evidence of the folded network.
 
         Layers obey what is imposed on them; the verdict on the network is that of the judgement.
+        The numbers are missing if the network is too wide for factors of its curvature.
         """
-        found = selection(self.network, observed(self.network, data, self.fit, self.scoring))
+        try:
+            if curvature_cost(self.network).bytes > MOST_BYTES:
+                raise FactorTooLargeError("more than the automatic limit")
+            likelihood = self.scoring.likelihood(outputs(self.network, data[0]), data[1])
+            found = selection(self.network, observed(self.network, data, self.fit, likelihood))
+        except FactorTooLargeError:
+            found = Selection.unmeasured(self.network, len(data[1]))
         judged = self.judgement
         strict = next((f for f in judged.layers if f.holds), None)
         layers = []
@@ -81,7 +118,7 @@ class FoundSymmetry:
                 replace(
                     layer,
                     paths=tuple(replace(p, members=members, alive=True) for p in layer.paths),
-                    verdict=more.candidate if more else self.verdict,
+                    verdict=more.candidate if more else verdict_text(judged.obeys),
                     clearness=math.inf,
                     alternative=None,
                     probability=more.probability if more else judged.probability,
@@ -98,6 +135,7 @@ def find_symmetry(
     *,
     task: str = "classes",
     weights: Tensor | None = None,
+    blocks: Tensor | None = None,
     validation: tuple[Tensor, Tensor] | None = None,
     directory: str | Path | None = None,
     progress: bool = True,
@@ -117,9 +155,13 @@ def find_symmetry(
     settings
         See `FindSettings`.
     task
-        "classes"; "regression" for real targets, standardised; "multilabel" for 0 and 1.
+        "classes"; "regression" for real targets, in any units; "multilabel" for 0 and 1.
     weights
         The weight of each datum, of mean 1; None for equal weights.
+    blocks
+        A whole number for each datum. Data with the same number are held out together and count as
+        one in the tests: images of one patient, say. By default copies of one another, exact or
+        nearly so.
     validation
         Data on which the final network is scored after every epoch; they decide nothing.
     directory
@@ -132,24 +174,21 @@ def find_symmetry(
     Raises
     ------
     ValueError
-        If all data have the same label.
+        If all data have the same label, if the mean of real targets is more than 1,000 times their
+        spread, or if a group is continuous (see `find_equivariance`).
     TooLargeError
         If the networks need more memory than there is, or months. It is a ValueError.
     """
+    _check_finite(groups)
     chosen = settings or FindSettings()
     scoring = _scoring(data[1], task, classes)
-    search = _Search.begun(data, groups, scoring, chosen, directory, progress, say, weights)
+    search = _Search.begun(data, groups, scoring, chosen, directory, progress, say, weights, blocks)
     search.networks.on_epoch = on_epoch
     networks, y = search.networks, data[1]
-    looks = [search.look(0)]
-    compared = search.compare(looks)
-    while len(looks) < chosen.looks and _is_open(compared.judgement, search.candidates):
-        looks.append(search.look(len(looks)))
-        compared = search.compare(looks)
-    judgement = compared.judgement
-    symmetry = _imposed(judgement, groups, search.best(looks[0]))
+    looks, judgement = search.decide()
+    symmetry = search.imposed(judgement, looks[0])
     plan, start, tried = search.layers(looks[0], judgement, Plan(symmetry))
-    judgement = replace(judgement, layers=tried)
+    judgement = replace(judgement, obeys=search.listed(judgement.obeys), layers=tried)
     final = networks.train(
         plan,
         torch.arange(len(y)),
@@ -159,7 +198,39 @@ def find_symmetry(
         longer=chosen.longer + (start is None),
     )
     table = search.table(looks[0])
-    return FoundSymmetry(judgement, symmetry, final, table, search.candidates, scoring)
+    known = start or looks[0].fits[search.best(looks[0])]
+    held_out = HeldOut(known, looks[0].train, looks[0].held, *data, scoring)
+    return FoundSymmetry(judgement, symmetry, final, table, search.candidates, scoring, held_out)
+
+
+def judged(
+    data: tuple[Tensor, Tensor],
+    groups: GroupSet,
+    classes: int | None,
+    settings: FindSettings,
+    *,
+    task: str,
+    directory: str | Path | None,
+    progress: bool,
+    say: Callable[[str], None] | None,
+    on_epoch: OnEpoch | None,
+) -> tuple[Judgement, tuple[Consequence, ...]]:
+    """What `find_symmetry` says of the labels, without a network that is handed over."""
+    scoring = _scoring(data[1], task, classes)
+    search = _Search.begun(data, groups, scoring, settings, directory, progress, say)
+    search.networks.on_epoch = on_epoch
+    looks, found = search.decide()
+    return replace(found, obeys=search.listed(found.obeys)), search.table(looks[0])
+
+
+def _check_finite(groups: GroupSet) -> None:
+    """Refuse groups that act on vectors: here the entries of an input are numbers at sites."""
+    for member in groups:
+        if member.is_continuous:
+            raise ValueError(
+                f"{member} turns vectors, and find_symmetry takes numbers at sites; say which "
+                "inputs are vectors, with groupella.training.find_equivariance"
+            )
 
 
 def strict_networks(
@@ -187,6 +258,7 @@ def strict_networks(
 class _Look:
     """Networks trained on one part of the data and tested on the other."""
 
+    number: int
     train: Tensor
     held: Tensor
     fits: dict[str, Fit]
@@ -200,7 +272,7 @@ class _Search:
     def __init__(
         self, networks: CandidateNetworks, groups: GroupSet, say: Callable[[str], None]
     ) -> None:
-        self.networks, self.groups, self.say = networks, groups, say
+        self.networks, self.asked, self.groups, self.say = networks, groups, groups, say
         self.candidates = Candidates.of(groups)
         self.plans = {FREE: Plan(trivial())} | {n: Plan(groups[n]) for n in self.candidates.names}
 
@@ -215,25 +287,65 @@ class _Search:
         progress: bool,
         say: Callable[[str], None] | None,
         weights: Tensor | None = None,
+        blocks: Tensor | None = None,
     ) -> _Search:
         """A search whose data and networks have been checked."""
-        networks = CandidateNetworks(data, scoring, groups, settings, directory, progress, weights)
+        networks = CandidateNetworks(
+            data, scoring, groups, settings, directory, progress, weights, blocks
+        )
         search = cls(networks, groups, say or (lambda line: None))
         networks.check_size(groups)
         for plan in search.plans.values():
             networks.network(plan)  # what cannot be built is refused before any training
         return search
 
-    def look(self, fold_number: int, every: bool = False) -> _Look:
+    def decide(self) -> tuple[list[_Look], Judgement]:
+        """Look until nothing is open, as often as allowed: the looks, and what they say."""
+        chosen = self.networks.settings
+        every = chosen.confirm == "evidence"
+        looks = [self.look(0, every)]
+        judgement = self.judgement(looks)
+        while len(looks) < chosen.looks and judgement.open:
+            looks.append(self.look(len(looks), every))
+            judgement = self.judgement(looks)
+        return looks, judgement
+
+    def look(self, number: int, every: bool = False) -> _Look:
         """Train and test, weaker candidates first; those that averaging rejects only if asked."""
         networks = self.networks
-        train, held = split(networks.scoring.labels(networks.y), networks.settings, fold_number)
-        look = _Look(train, held, {}, {}, {})
-        self._add(look, FREE, fold_number)
+        labels = networks.scoring.labels(networks.y)
+        train, held = split(labels, networks.settings, number, networks.blocks)
+        look = _Look(number, train, held, {}, {}, {})
+        self._add(look, FREE)
         for name in self.compare([look]).order:
             if every or name not in self.compare([look]).findings:
-                self._add(look, name, fold_number)
+                self._add(look, name)
         return look
+
+    def judgement(self, looks: list[_Look]) -> Judgement:
+        """What all looks say together, by tests or by the evidence alone.
+
+        Groups that hold one by one are tested together before both are asserted: what they
+        generate becomes a candidate.
+        """
+        if self.networks.settings.confirm == "evidence":
+            return self.compare(looks).weighed
+        found = self.compare(looks).judgement
+        while found.obeys and len(found.obeys) > 1:
+            self._join(found.obeys, looks)
+            found = self.compare(looks).judgement
+        return found
+
+    def listed(self, obeys: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """The names of a verdict, where a group that nobody listed is called by its parts."""
+        if obeys is None:
+            return None
+        listed = self.asked.names
+        return tuple(
+            part
+            for name in obeys
+            for part in ((name,) if name in listed else self.candidates.joins[name])
+        )
 
     def compare(self, looks: list[_Look]) -> Comparison:
         """What all looks say together, of the networks that all of them have."""
@@ -241,6 +353,7 @@ class _Search:
         common = [n for n in looks[0].tested if all(n in k.tested for k in looks)]
         labels = [networks.scoring.labels(networks.y[k.held]) for k in looks]
         chance = [networks.weighed(_chance(networks, k)[0], k.held) for k in looks]
+        guess = [networks.weighed(_guess(networks, k), k.held) for k in looks]
         return Comparison(
             {n: Tested.pooled([k.tested[n] for k in looks]) for n in common},
             np.concatenate(chance),
@@ -248,12 +361,21 @@ class _Search:
             self.candidates,
             networks.settings.claims,
             networks.settings.looks,
+            np.concatenate(guess),
+            torch.cat([networks.blocks[k.held] for k in looks]).numpy(),
         )
 
-    def best(self, look: _Look) -> Symmetry:
-        """What the network obeys that predicts best."""
-        name = max(look.tested, key=lambda n: float(look.tested[n].scores.mean()))
+    def imposed(self, judgement: Judgement, look: _Look) -> Symmetry:
+        """What the network that is handed over obeys; undecided: as the best on held-out data."""
+        obeys = judgement.obeys
+        if obeys is None:
+            obeys = (self.best(look),)
+        (name,) = obeys or (FREE,)
         return self.plans[name].outputs
+
+    def best(self, look: _Look) -> str:
+        """The network that predicts held-out data best."""
+        return max(look.tested, key=lambda n: float(look.tested[n].scores.mean()))
 
     def layers(
         self, look: _Look, judgement: Judgement, plan: Plan
@@ -307,23 +429,49 @@ class _Search:
                     name,
                     nll=-float(mean.averaged[name].mean()),
                     parameters=look.rows[against].parameters,
-                    note=f"predictions of {against} averaged over it",
+                    note=f"{against}, averaged over it",
                     **{scoring.measure: mean.accuracy[name]},
                 )
             )
         return tuple(rows)
 
-    def _add(self, look: _Look, name: str, fold_number: int) -> None:
-        networks, plan = self.networks, self.plans[name]
-        file = plan.file_name if not fold_number else f"{plan.file_name}-{fold_number + 1}"
-        trained = networks.train(plan, look.train, file)
+    def _join(self, names: tuple[str, ...], looks: list[_Look]) -> None:
+        """Make what incomparable candidates generate a candidate, unless it is one."""
+        join = self.groups.join(*names)
+        same = (n for n in self.candidates.names if self._same(self.groups[n], join))
+        name = next(same, join.name)
+        joins = {**self.candidates.joins, name: names}
+        if name not in self.candidates.names:
+            self.groups = GroupSet(*self.groups, join)
+            self.plans[name] = Plan(join)
+        self.candidates = replace(Candidates.of(self.groups), joins=joins)
+        for look in looks:
+            if name not in look.tested[FREE].averaged:
+                for weaker, trained in look.fits.items():
+                    look.tested[weaker], _ = self._test(look, weaker, trained)
+            if name not in self.compare([look]).findings:
+                self._add(look, name)
+
+    @staticmethod
+    def _same(one: Symmetry, other: Symmetry) -> bool:
+        return is_inside(one, other) and is_inside(other, one)
+
+    def _test(self, look: _Look, name: str, trained: Fit) -> tuple[Tested, Consequence]:
+        """A network on the held-out data, also averaged over each candidate that obeys more."""
         above = [n for n in self.candidates.names if name in (FREE, *self.candidates.inside[n])]
-        tested, row = networks.test(name, trained, look.held, [self.groups[n] for n in above])
-        if not fold_number:  # the table is that of the first look
-            row = replace(row, log_evidence=networks.log_evidence(trained, look.train))
-            if name != FREE:
-                error = networks.invariance_error(trained, look.held, plan.outputs)
-                row = replace(row, equivariance_error=error)
+        return self.networks.test(name, trained, look.held, [self.groups[n] for n in above])
+
+    def _add(self, look: _Look, name: str) -> None:
+        networks, plan = self.networks, self.plans[name]
+        file = f"{plan.file_name}-{look.number + 1}" if look.number else plan.file_name
+        trained = networks.train(plan, look.train, file)
+        tested, row = self._test(look, name, trained)
+        if name != FREE and (plan.outputs.is_approximate or not look.number):
+            error = networks.invariance_error(trained, look.held, plan.outputs)
+            row = replace(row, equivariance_error=error)
+            tested = replace(tested, within=error if plan.outputs.is_approximate else None)
+        if not look.number:  # the table is that of the first look
+            row = replace(row, log_evidence=float(tested.scores.sum()))
         look.fits[name], look.tested[name], look.rows[name] = trained, tested, row
         if row.r2 is not None:
             score = f"held-out R² {row.r2:.3f}, NLL {row.nll:.3f}"
@@ -339,32 +487,18 @@ class _Search:
         """Candidates with translations that contain `symmetry` properly, the strictest first."""
         if not (symmetry.is_trivial or (symmetry.is_catalogue and symmetry.translations)):
             return []
+        if symmetry.is_approximate:
+            return []
         dim = len(self.networks.lattice)
         found = [
             self.groups[n]
             for n in self.candidates.names
             if self.groups[n].is_catalogue
             and self.groups[n].translations
+            and not self.groups[n].is_approximate
             and (symmetry.is_trivial or symmetry.name in self.candidates.inside[n])
         ]
         return sorted(found, key=lambda s: -len(s.point_in(dim)))
-
-
-def _is_open(judgement: Judgement, candidates: Candidates) -> bool:
-    """Whether more data could change the verdict."""
-    held = judgement.obeys or ()
-    settled = {*held, *(part for name in held for part in candidates.inside[name])}
-    return any(f.outcome == "open" and f.candidate not in settled for f in judgement.findings)
-
-
-def _imposed(judgement: Judgement, groups: GroupSet, best: Symmetry) -> Symmetry:
-    """The symmetry of the network that is handed over; undecided: the best on held-out data."""
-    if judgement.obeys is None:
-        return best
-    if not judgement.obeys:
-        return trivial()
-    names = judgement.obeys
-    return groups[names[0]] if len(names) == 1 else groups.join(*names)
 
 
 def _scoring(y: Tensor, task: str, outputs: int | None) -> Scoring:
@@ -373,9 +507,22 @@ def _scoring(y: Tensor, task: str, outputs: int | None) -> Scoring:
         raise ValueError(f"no task {task!r}; expected one of {', '.join(SCORINGS)}")
     if not len(y) or bool((y == y[0]).all()):
         raise ValueError("all data have the same label: there is nothing to learn")
+    if task == "regression":
+        _check_offset(y)
     if outputs is None:
         outputs = int(y.max()) + 1 if task == "classes" else int(y.shape[1])
-    return SCORINGS[task](outputs)
+    return SCORINGS[task](outputs, y)
+
+
+def _check_offset(y: Tensor) -> None:
+    """Refuse real targets whose mean leaves few digits of their spread in float32."""
+    mean, spread = y.double().mean(0).abs().max(), y.double().std(0).square().mean().sqrt()
+    if mean > FAR * spread:  # not where one is not finite: `fit` names the datum
+        raise ValueError(
+            f"real targets have a mean of {float(mean):.3g}, {FAR:,.0f} times their standard "
+            f"deviation of {float(spread):.3g} or more: subtract it. groupella.select does so and "
+            "keeps the units"
+        )
 
 
 def _chance(networks: CandidateNetworks, look: _Look) -> tuple[Tensor, Tensor]:
@@ -383,8 +530,13 @@ def _chance(networks: CandidateNetworks, look: _Look) -> tuple[Tensor, Tensor]:
     return networks.scoring.chance(networks.y[look.train], networks.y[look.held])
 
 
+def _guess(networks: CandidateNetworks, look: _Look) -> Tensor:
+    """Scores of such a guess at its best calibration, which is that of the networks' scores."""
+    return networks.scoring.guess(networks.y[look.train], networks.y[look.held])
+
+
 def _chance_row(networks: CandidateNetworks, look: _Look) -> Consequence:
     scores, f = _chance(networks, look)
     quality = networks.scoring.quality(f, networks.y[look.held])
-    nll = -float(scores.mean())
-    return Consequence("chance", nll=nll, **{networks.scoring.measure: quality})  # type: ignore[arg-type]
+    nll, evidence = -float(scores.mean()), float(scores.sum())
+    return Consequence("chance", evidence, nll=nll, **{networks.scoring.measure: quality})  # type: ignore[arg-type]

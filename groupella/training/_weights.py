@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +35,67 @@ FLUSH_EVERY = 100  # steps
 TINY_FIRST, TINY_SECOND = 1e8, 10.0
 
 
+class Adam:
+    """Adam by the kernel of `torch.optim.Adam(fused=True)`, with the same bits and state.
+
+    `torch.optim` imports torch's compiler, which takes longer than many a training.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.state: dict[Tensor, dict[str, Tensor]] = {}
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """One step on all parameters that have a gradient."""
+        kinds: dict[tuple[torch.device, torch.dtype], list[nn.Parameter]] = {}
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                kinds.setdefault((parameter.device, parameter.dtype), []).append(parameter)
+        for parameters in kinds.values():
+            states = [self.state.get(p) or self._started(p) for p in parameters]
+            steps = [s["step"] for s in states]
+            torch._foreach_add_(steps, 1.0)
+            torch._fused_adam_(
+                parameters,  # type: ignore[arg-type]
+                [p.grad for p in parameters if p.grad is not None],
+                [s["exp_avg"] for s in states],
+                [s["exp_avg_sq"] for s in states],
+                [],
+                steps,
+                lr=lr,
+                beta1=BETAS[0],
+                beta2=BETAS[1],
+                weight_decay=0.0,
+                eps=EPSILON,
+                amsgrad=False,
+                maximize=False,
+            )
+
+    def _started(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        self.state[parameter] = {
+            "step": torch.zeros((), device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+        return self.state[parameter]
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state as that of `torch.optim.Adam`."""
+        state = {i: dict(self.state[p]) for i, p in enumerate(self.parameters) if p in self.state}
+        return {"state": state, "param_groups": [{"params": list(range(len(self.parameters)))}]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back a state, this one's or torch's."""
+        self.state = {}
+        for index, values in state["state"].items():
+            parameter = self.parameters[index]
+            self.state[parameter] = {
+                key: value.to(parameter.device, torch.float32 if key == "step" else parameter.dtype)
+                for key, value in values.items()
+            }
+
+
 class WeightStep:
     """Adam on `parameters` with a Gaussian prior on some of them."""
 
@@ -43,9 +105,7 @@ class WeightStep:
         self.parameters = dict(parameters)
         self.n_data = n_data
         self.prior_step = prior_step
-        self.optimiser = torch.optim.Adam(
-            list(self.parameters.values()), lr=0.0, betas=BETAS, eps=EPSILON, fused=True
-        )
+        self.optimiser = Adam(list(self.parameters.values()))
 
     def gradients(self) -> list[Tensor]:
         """Return the gradients of the data term, zeros for parameters that were not used."""
@@ -57,8 +117,6 @@ class WeightStep:
     @torch.no_grad()
     def step(self, lr: float, precisions: Mapping[str, float]) -> None:
         """One step; `precisions` gives δ for each parameter that has a prior."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
         governed = [
             (p, precisions[name])
             for name, p in self.parameters.items()
@@ -69,10 +127,11 @@ class WeightStep:
         if self.prior_step == "gradient" and weights:
             gradients = [p.grad for p in weights if p.grad is not None]
             torch._foreach_add_(gradients, list(torch._foreach_mul(weights, scales)))
-        self.optimiser.step()
+        self.optimiser.step(lr)
         if self.prior_step == "proximal" and weights:
             self._shrink(weights, [lr * s for s in scales])
-        self.optimiser.zero_grad(set_to_none=True)
+        for parameter in self.parameters.values():
+            parameter.grad = None
         if self._steps % FLUSH_EVERY == 0:
             self._flush()
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import groupella
 from groupella import Answer, GroupSet, select
@@ -61,6 +63,60 @@ def test_saved_and_loaded_it_is_the_same(answer: Answer, data: Data, tmp_path: P
     assert "obey z2" in page
 
 
+def test_probabilities_are_those_of_the_temperature_that_held_out_data_ask_for(
+    answer: Answer, data: Data, tmp_path: Path
+) -> None:
+    softer = replace(answer, temperature=2.0, predictive=None)
+    wanted = torch.softmax(answer.outputs(data[0]).double() / 2, 1).numpy()
+    assert np.allclose(softer.predict_proba(data[0]), wanted)
+    assert (softer.predict(data[0]) == answer.predict(data[0])).all()
+    softer.save(tmp_path)
+    assert np.array_equal(groupella.load(tmp_path).predict_proba(data[0]), wanted)
+    found = answer.content.reliability
+    assert answer.temperature >= 1
+    assert found is not None
+    assert abs(sum(found.count) - len(data[0]) / 4) <= 1  # the share that was held out
+    assert "How far predictions can be trusted" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_strange_inputs_are_predicted_less_surely(
+    answer: Answer, fresh: Data, tmp_path: Path
+) -> None:
+    """The centre of the bars' images is 5; ten times their contrast is like nothing ever seen."""
+    again = groupella.load(answer.save(tmp_path))
+    far = 5 + 10 * (fresh[0] - 5)
+    for one in (answer, again):
+        tempered = replace(one, predictive=None)
+        usual, strange = (
+            float(np.log(one.predict_proba(x) / tempered.predict_proba(x)).max(1).mean())
+            for x in (fresh[0], far)
+        )
+        assert usual < 0.5
+        assert strange > 5  # nats that the less likely class gains
+    assert np.array_equal(again.predict_proba(far), answer.predict_proba(far))
+    with pytest.raises(DataError, match="interval is for a regression"):
+        answer.interval(far)
+
+
+@pytest.mark.slow
+def test_intervals_of_real_targets_cover_what_they_say(tmp_path: Path) -> None:
+    def sums(n: int, seed: int) -> tuple[Any, Any]:
+        random = np.random.default_rng(seed)
+        x = random.normal(size=(n, 4))
+        return x, 1000 + 100 * (x.sum(1) + random.normal(size=n))
+
+    answer = groupella.select(*sums(400, 0), "permutations", epochs=20, width=8, looks=1)
+    again = groupella.load(answer.save(tmp_path))
+    x, y = sums(1000, 1)
+    for level in (0.5, 0.9):
+        low, high = again.interval(x, level)
+        assert np.mean((low <= y) & (y <= high)) == pytest.approx(level, abs=0.05)
+        assert low.shape == y.shape
+    assert np.array_equal(low, answer.interval(x)[0])
+    with pytest.raises(DataError, match="nothing was held out"):
+        replace(answer, predictive=None).interval(x)
+
+
 def test_what_is_not_a_run_is_refused(answer: Answer, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no directory"):
         groupella.load(tmp_path / "nowhere")
@@ -102,7 +158,18 @@ def caught(monkeypatch: pytest.MonkeyPatch) -> Any:
 X, Y = np.random.default_rng(0).random((12, 8, 8)), np.arange(12, dtype=np.int32) % 3
 
 
-@pytest.mark.parametrize("kind", ["list", "tensor", "dataset", "loader", "dictionaries"])
+UNEQUAL = [(x[:, : 4 + i % 2], i % 2) for i, x in enumerate(X)]
+PAIRS = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+
+
+class Stream(IterableDataset[Any]):
+    """A data set without an index."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(X, Y, strict=True)
+
+
+@pytest.mark.parametrize("kind", ["list", "tensor", "dataset", "loader", "dictionaries", "stream"])
 def test_data_come_in_every_form(caught: Any, kind: str) -> None:
     tensors = torch.from_numpy(X), torch.from_numpy(Y)
     forms: dict[str, tuple[Any, Any]] = {
@@ -110,6 +177,7 @@ def test_data_come_in_every_form(caught: Any, kind: str) -> None:
         "tensor": tensors,
         "dataset": (TensorDataset(*tensors), None),
         "loader": (DataLoader(TensorDataset(*tensors), batch_size=5), None),
+        "stream": (Stream(), None),
         "dictionaries": ([{"image": x, "label": y} for x, y in zip(X, Y, strict=True)], None),
     }
     found = caught(*forms[kind], "z2")
@@ -133,6 +201,9 @@ def test_groups_come_in_every_form(caught: Any, groups: Any) -> None:
         ((12, 8, 8), ["trivial", "z2", "p4"]),
         ((12, 8, 6), ["trivial", "z2", "p2"]),
         ((12, 2, 6, 6, 6), ["trivial", "z3", "octahedral"]),
+        ((12, 6, 6, 6), ["trivial", "z3", "octahedral"]),
+        ((12, 3, 6, 6), ["trivial", "z2", "p4"]),
+        ((12, 6, 6, 3), ["trivial", "z2", "p4"]),
     ],
 )
 def test_groups_are_suggested_by_the_shape(caught: Any, shape: Any, names: list[str]) -> None:
@@ -154,7 +225,7 @@ def test_points_take_their_number_from_the_data(caught: Any) -> None:
         ((X, Y, 3), {}, "groups must be a GroupSet"),
         ((X, Y, ""), {}, "name at least one group"),
         ((X, Y, "z1,z2"), {}, "different numbers of axes|act on"),
-        ((X[:, :, :6], Y, "p4"), {}, "p4 exchanges axes of different length"),
+        ((X[:, :, :6], Y, "p4"), {}, 'p4 exchanges axes of different length.*fit="crop"'),
         ((X, Y[:5], "z2"), {}, "first axes must agree"),
         ((X, None, "z2"), {}, "y is missing"),
         ((X, Y * 0, "z2"), {}, "one class"),
@@ -164,6 +235,21 @@ def test_points_take_their_number_from_the_data(caught: Any) -> None:
         ((X, Y, "z2"), {"task": "ranking"}, "no task 'ranking'"),
         ((X, Y, "z2"), {"weights": [1, 2]}, "weights of shape"),
         ((X, Y, "z3"), {}, "expected .n, d, h, w."),
+        ((X, Y, "z2"), {"epochs": 0}, "epochs must be a whole number, at least 1, got 0"),
+        ((X, Y, "z2"), {"epochs": 2.5}, "epochs must be a whole number, at least 1, got 2.5"),
+        ((X, Y, "z2"), {"epochs": "5"}, "epochs must be a whole number, at least 1, got '5'"),
+        ((X, Y, "z2"), {"width": 0}, "width must be a whole number, at least 1, got 0"),
+        ((X, Y, "z2"), {"batch_size": 0}, "batch_size must be a whole number, at least 1"),
+        ((X, Y, "z2"), {"seed": -1}, "seed must be a whole number, at least 0, got -1"),
+        ((X, Y, "z2"), {"lr": "high"}, "lr must be positive, got 'high'"),
+        ((X, Y, "z2"), {"lr": np.inf}, "lr must be positive, got inf"),
+        (([[1, 2], [1]], [0, 1], "z1"), {}, "x is not an array: its samples have different"),
+        ((X[:2], [[1], [1, 0]], "z2"), {}, "y is not an array"),
+        ((X, Y, "z2"), {"test": (X,)}, "test must be a pair .x, y. or a Dataset, got a tuple of 1"),
+        ((UNEQUAL, None, "z2"), {}, r"x has shape \(8, 4\) in an example .* \(8, 5\) in another"),
+        (([(X[0], 1, 2)], None, "z2"), {}, "an example of the data set is tuple of 3; expected"),
+        ((PAIRS, Y, "z2"), {}, "holds its own targets: leave out y"),
+        ((PAIRS, "z2"), {}, "holds its own targets: leave out y"),
     ],
 )
 def test_bad_input_is_refused_before_any_work(
@@ -181,6 +267,23 @@ def test_other_inputs_than_those_of_training_are_refused(answer: Answer) -> None
         answer.predict(np.zeros((3, 2, 8, 8)))
     with pytest.raises(DataError, match="no class 'round'"):
         answer.score(np.zeros((1, 8, 8)), ["round"])
+
+
+def test_curvature_that_is_too_large_costs_only_the_numbers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As for octahedral layers of voxels: the evidence decides nothing, and no training is lost."""
+    monkeypatch.setattr("groupella.nn.shared_maps._basis.LARGEST_INPUT", 1)
+    random = np.random.default_rng(0)
+    y = random.integers(2, size=240)
+    x = 0.1 * random.standard_normal((240, 4, 4)) + y[:, None, None]
+    answer = select(x, y, "p4", epochs=8, width=8)
+    assert answer.verdict == "p4"
+    assert set(answer.layers.values()) == {"p4"}
+    assert not answer.content.selection.is_measured
+    answer = groupella.load(answer.save(tmp_path))
+    assert "What each layer obeys" in (tmp_path / "report.html").read_text("utf-8")
+    assert answer.verdict == "p4"
 
 
 def test_a_symmetry_of_ones_own_survives_saving(tmp_path: Path) -> None:

@@ -220,3 +220,9 @@ def test_a_tolerance_is_a_number(models: Path, tolerance: str) -> None:
     code, output = check(f"{models}:symmetric", "--groups", "z2", "--tolerance", tolerance)
     assert code == 2
     assert "--tolerance must be at least 0" in output
+
+
+def test_other_channels_than_those_of_the_model_are_named(models: Path) -> None:
+    result = CliRunner().invoke(app, ["check", f"{models}:same", "--groups", "z2"])
+    assert result.exit_code == 2
+    assert "Its first layer takes 1 channels: give --channels 1" in result.output

@@ -116,7 +116,7 @@ def test_the_demo_finds_both_symmetries(tmp_path: Path) -> None:
     for task in ("p4", "z2"):
         assert (tmp_path / task / "selection.json").exists()
         # Nothing is learned about precisions, so they have no figure.
-        assert len(list((tmp_path / task / "figures").glob("*.png"))) == 4
+        assert len(list((tmp_path / task / "figures").glob("*.png"))) == 5
     assert [round(task["probability"], 2) for task in answer["tasks"]] == [1.0, 1.0]
     digit, turn = (task["accuracy"] for task in answer["tasks"])
     assert digit >= 0.95

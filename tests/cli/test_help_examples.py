@@ -24,6 +24,7 @@ WORK = (
     "groupella.cli._installation.examine",
     "groupella.data.fetch",
     "groupella.data.verify",
+    "groupella.experiments.peers.run_all",
     "groupella.experiments.planted.run_all",
     "groupella.runs.directory.Assignment.do",
     "groupella.runs.directory.redraw",

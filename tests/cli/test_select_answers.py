@@ -96,13 +96,22 @@ def test_labels_that_a_group_of_ones_own_does_not_leave_alone(
     assert set(found["layers"].values()) == {"none"}
 
 
-def test_too_few_epochs_are_refused_in_one_line(tmp_path: Path, noise: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--epochs", "3", "--epochs 3 is too short"),
+        ("--confirm", "guess", "no --confirm guess; expected predictions or evidence"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_in_one_line(
+    tmp_path: Path, noise: Path, option: str, value: str, words: str
+) -> None:
     options = ("--groups", "z2", "--data", noise, "--out", tmp_path / "run")
-    result = run(*options, "--epochs", 3)
+    result = run(*options, option, value)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
-    assert "--epochs 3 is too short" in result.stderr
+    assert words in result.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -72,7 +72,7 @@ def test_groups_of_a_file_on_images_of_an_npz(
     groups = f"{tmp_path / 'my_groups.py'}:{name}"
     place = tmp_path / "sweep"  # of one run, with a path for every group
     options = ("--groups", groups, "--data", images, "--epochs", 1, "--out", place)
-    (found,) = invoke("sweep", *options)
+    (found,) = invoke("sweep", "--search", "paths", *options)["runs"]
     assert found["epochs"] == 1
     (run,) = [d for d in place.iterdir() if d.is_dir()]
     content = load(run).content
@@ -154,11 +154,31 @@ def test_data_that_a_budget_has_no_time_for_are_left_out(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("s4", "s4 is defined on 4 sites, not on 5"),
+        ("z2", "z2 acts on 2-dimensional lattices, not on 5 sites"),
+    ],
+)
+def test_groups_that_do_not_fit_the_data_are_refused_before_time_is_measured(
+    tmp_path: Path, groups: str, message: str
+) -> None:
+    file = tmp_path / "vectors.csv"
+    rows = np.random.default_rng(0).standard_normal((40, 6))
+    np.savetxt(file, rows, delimiter=",", header="a,b,c,d,e,y", comments="")
+    words = ["select", "--groups", groups, "--data", str(file), "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "measuring" not in result.output
+
+
 def test_a_sweep_over_paths(tmp_path: Path, images: Path) -> None:
     found = invoke(
         *("sweep", "--data", images, "--groups", "z2", "--epochs", 1, "--out", tmp_path / "sweep"),
         *("--paths", "F-FC+CONV", "--paths", "CONV"),
-    )
+    )["runs"]
     assert [set(row["shares"]) for row in found] == [{"F-FC", "CONV"}, {"CONV"}]
     assert [row["row"] for row in found] == [
         f"{images} F-FC+CONV seed 0",

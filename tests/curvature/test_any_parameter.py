@@ -276,6 +276,14 @@ def test_positions_tokens_and_scalars_have_their_exact_block() -> None:
     assert all(p.requires_grad and p.grad is None for p in network.parameters())
 
 
+def test_what_comes_after_an_encoder_needs_no_fused_kernel() -> None:
+    """Torch's fast path of an encoder warns under vmap; warnings are errors here."""
+    network, x = Vit().eval(), torch.randn(6, 1, 4, 4)
+    before = [name for name, _ in network.named_parameters() if name != "temperature"]
+    found = curvature(network, Categorical(), (x, None), ignore=before)
+    assert list(found) == ["temperature"]
+
+
 def test_our_own_normalisation_has_its_exact_block() -> None:
     torch.manual_seed(0)
     network = invariant_net(p4(), (8, 8), 1, 2, width=8)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from groupella.curvature import curvature
 from groupella.evidence.likelihoods import Categorical
-from groupella.groups import FeatureSpace, GroupSet, p4, translations
+from groupella.groups import FeatureSpace, GroupSet, c4, p4, translations
 from groupella.nn.paths import (
     Conv,
     DenseBasis,
@@ -22,6 +22,7 @@ from groupella.nn.paths import (
     SparseConv,
     SparseFC,
     SparseGroupConv,
+    TiedFilter,
     UniformConv,
 )
 from groupella.nn.shared_maps import BlockMap
@@ -52,6 +53,10 @@ PATHS: dict[str, Build] = {
     "S-GCONV p4": lambda a, b: SparseGroupConv(a, b, p4(), paper_biases=True),
     "S-GCONV z2": lambda a, b: SparseGroupConv(a, b, translations(2)),
     "dense basis": lambda a, b: DenseBasis(a, b, p4(), paper_biases=True),
+    "CONV with zeros": lambda a, b: Conv(a, b, padding="zeros"),
+    "GCONV with zeros": lambda a, b: GroupConv(a, b, p4(), padding="zeros", paper_biases=True),
+    "TIED": lambda a, b: TiedFilter(a, b, c4(), paper_biases=True),
+    "TIED with zeros": lambda a, b: TiedFilter(a, b, c4(), padding="zeros"),
 }
 
 

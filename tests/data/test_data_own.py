@@ -154,7 +154,7 @@ def test_strings_and_named_classes(rng, tmp_path: Path) -> None:
         ({"x": np.zeros((4, 5, 5)), "y": np.zeros((4, 2, 2))}, "does not go with"),
         ({"x": np.zeros((4, 5, 5)), "y": np.zeros(3, int)}, "does not go with"),
         ({"x": np.zeros(4), "y": np.arange(4) % 2}, "samples along the first"),
-        ({"x": np.zeros((4, 6, 6, 6)), "y": np.arange(4) % 2}, "fewer channels than sites"),
+        ({"x": np.zeros((4, 3, 3, 3, 3)), "y": np.arange(4) % 2}, "fewer channels than sites"),
         ({"x": np.full((4, 5, 5), np.nan), "y": np.arange(4) % 2}, "not finite"),
         ({"x": np.full((4, 5, 5), "a"), "y": np.arange(4) % 2}, "expected real numbers"),
         ({"x": np.zeros((0, 5, 5)), "y": np.zeros(0, int)}, "shape .0,."),
@@ -303,6 +303,38 @@ def test_validation_images_are_tested_on_where_there_are_no_others(
     assert images.test_x.unique().tolist() == [20]
     picture(tmp_path / "test" / "cat" / "a.png", np.full((8, 8), 30, dtype=np.uint8))
     assert from_folder(tmp_path).test_x.unique().tolist() == [30]
+
+
+@pytest.mark.parametrize("trained", [("cat", "dog"), ("cat",)])
+def test_a_class_that_is_only_tested_on_is_a_clear_error(
+    tmp_path: Path, trained: tuple[str, ...]
+) -> None:
+    x = np.zeros((2, 8, 8), dtype=np.uint8)
+    for name in trained:
+        picture(tmp_path / "p" / "train" / name / "1.png", x[0])
+    picture(tmp_path / "p" / "test" / "eel" / "1.png", x[0])
+    file = write(
+        tmp_path / "a.npz", x_train=x, y_train=["cat", trained[-1]], x_test=x, y_test=["cat", "eel"]
+    )
+    words = "class 'eel' has images to test on, but none to train on"
+    with pytest.raises(DataError, match=words):
+        from_folder(tmp_path / "p")
+    with pytest.raises(DataError, match=words):
+        from_npz(file)
+
+
+def test_a_size_beyond_this_machine_is_refused_before_any_resizing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cat", "dog"):
+        for number in range(2):
+            picture(tmp_path / name / f"{number}.png", np.zeros((8, 8), dtype=np.uint8))
+    monkeypatch.setattr("groupella.data._sizes.memory_of_machine", lambda: 2**30)
+    with pytest.raises(DataError, match=r"images of 20000×20000 need at least 1.5 GiB, .* has 1.0"):
+        load(tmp_path, size=20_000)
+    monkeypatch.setattr("groupella.data._transforms.F.interpolate", None)
+    with pytest.raises(DataError, match=r"images of 400×400 need at least 1.1 GiB, .* has 1.0 GiB"):
+        load("digits", size=400)
 
 
 def test_a_folder_without_images_to_test_on_is_a_clear_error(rng, tmp_path: Path) -> None:

@@ -126,11 +126,11 @@ def test_a_canvas_keeps_corners() -> None:
 
 
 def test_many_images_are_treated_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    from groupella.data import _images
+    from groupella.data import _pixels
 
     x = torch.rand(30, 1, 8, 8)
     whole = [t(x, x[:, 0], 12, np.random.default_rng(3))[0] for t in (Translated(2), Rotated())]
-    monkeypatch.setattr(_images, "CHUNK", 7)
+    monkeypatch.setattr(_pixels, "CHUNK", 7)
     parts = [t(x, x[:, 0], 12, np.random.default_rng(3))[0] for t in (Translated(2), Rotated())]
     for a, b in zip(whole, parts, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=0)

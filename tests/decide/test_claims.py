@@ -178,6 +178,7 @@ def test_the_strictest_that_holds_is_the_verdict() -> None:
     judgement, found = chain(world, good, doubtful, beyond=world.gap(-MARGIN * 1.1, 3.0))
     assert judgement.obeys == ("z2",)
     assert "p4 can neither be asserted nor excluded" in judgement.reason
+    assert judgement.open == ("p4",)
     assert judgement.probability < 0.9
 
 
@@ -210,6 +211,25 @@ def test_groups_that_are_not_comparable_are_asserted_together() -> None:
     tested[FREE] = Scores(world.free, same, sure)
     both = Candidates(names, {"p4": (), "flips": ()})
     assert world.judge(tested, both)[0].verdict == "p4 and flips"
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(-0.1, "p4m"), (1.0, "z2"), (MARGIN, "z2")])
+def test_groups_that_hold_one_by_one_are_open_if_what_they_generate_does_not_hold(
+    loss: float, verdict: str
+) -> None:
+    world = World()
+    names = ("z2", "p4", "flips", "p4m")
+    parts = {"z2": (), "p4": ("z2",), "flips": ("z2",), "p4m": ("z2", "p4", "flips")}
+    scores = {n: world.free + world.gap(-loss if n == "p4m" else 0.1) for n in names}
+    sure = dict.fromkeys(names, 0.5)
+    tested = {n: Scores(scores[n], scores, sure) for n in names}
+    tested[FREE] = Scores(world.free, scores, sure)
+    judgement, found = world.judge(tested, Candidates(names, parts, {"p4m": ("p4", "flips")}))
+    assert judgement.verdict == verdict
+    if loss > 0:
+        assert set(judgement.open) >= {"p4", "flips"}
+        assert "do not hold together" in found["p4"].reason
+        assert judgement.probability < 0.5
 
 
 def test_no_candidates() -> None:
@@ -465,3 +485,34 @@ def test_rows_are_told_apart_as_far_as_their_distributions_differ() -> None:
     assert told_apart(one, apart) == pytest.approx(stats.norm.cdf(1.0), abs=0.04)
     assert told_apart(one, one) == 0.5
     assert told_apart(one[:1], alike[:1]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict"),
+    [
+        ((0.1, 0.2), "p4"),
+        ((0.1, 0.1), "undecided"),
+        ((0.1, -0.2), "z2"),
+        ((-0.2, -0.3), "none"),
+        ((0.02, 0.019), "undecided"),
+    ],
+)
+def test_the_evidence_alone_is_bayes_rule_on_the_held_out_data(
+    gains: tuple[float, float], verdict: str
+) -> None:
+    world = World()
+    z2, p4 = (world.free + world.gap(gain) for gain in gains)
+    tested = {FREE: Scores(world.free), "z2": Scores(z2), "p4": Scores(p4)}
+    found = Comparison(tested, world.chance, world.classes, CHAIN).weighed
+    assert found.verdict == verdict
+    # Bayes' rule by hand: equal prior probabilities of none, z2 and p4.
+    sums = np.array([world.free.sum(), z2.sum(), p4.sum()])
+    chances = np.exp(sums - sums.max())
+    assert found.probability == pytest.approx(min((chances / chances.sum()).max(), 0.999))
+
+
+def test_the_evidence_alone_says_nothing_at_chance() -> None:
+    world = World()
+    guess = world.chance + world.gap(-0.01)
+    tested = {FREE: Scores(guess), "z2": Scores(guess)}
+    assert Comparison(tested, world.chance, world.classes, ONE).weighed.verdict == "undecided"

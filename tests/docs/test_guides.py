@@ -18,17 +18,19 @@ from groupella.networks.__main__ import main as print_networks
 DOCS = Path(__file__).parents[2] / "docs"
 SHOWN = {
     "bases.md": 7,
+    "continuous-groups.md": 10,
     "curvature.md": 3,
     "custom-groups.md": 6,
     "custom-paths.md": 3,
-    "data.md": 4,
+    "data.md": 5,
     "evidence.md": 5,
     "groups.md": 4,
-    "layers.md": 9,
+    "layers.md": 11,
     "networks.md": 5,
     "planted.md": 1,
+    "python.md": 4,
     "selecting.md": 4,
-    "training.md": 1,
+    "training.md": 2,
 }
 
 

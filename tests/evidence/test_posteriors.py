@@ -110,3 +110,30 @@ def test_overflow_is_said() -> None:
     evidence = Evidence(model, Categorical())
     with pytest.raises(module.NonFiniteError, match="overflow"):
         ExactPosterior(evidence, torch.full((3, 2), math.inf, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("positions", [1, 4])
+def test_a_wide_last_layer_has_the_covariance_of_its_dense_blocks(positions: int) -> None:
+    """From few data only the range of the input factor is kept; with several positions all of it.
+
+    H + δ is written out, and the features are those of the network itself.
+    """
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Linear(3, 40), nn.Tanh(), nn.Linear(40, 2)).double()
+    shape = (5, 3) if positions == 1 else (5, positions, 3)
+    x, new = (torch.randn(n, *shape[1:], dtype=torch.float64) for n in (5, 70))
+    evidence = Evidence(model, Gaussian().double(), ignore=["0.*"])
+    evidence.collect((x, torch.randn(5, 2 * positions, dtype=torch.float64)))
+    assert evidence.blocks["2.weight"].has_single_rows == (positions == 1)
+    f, found = KroneckerPosterior(evidence).covariance(new)
+    precisions = evidence.prior.precision_of_parameters()
+    expected = torch.zeros_like(found)
+    for name in ("2.weight", "2.bias"):
+        dense = evidence.blocks[name].to_dense()
+        dense += precisions[name] * torch.eye(len(dense), dtype=torch.float64)
+        flat = lambda some, z: functional_call(model, some, (z,)).flatten()  # noqa: E731
+        chosen = {name: dict(model.named_parameters())[name].detach()}
+        j = torch.stack([jacrev(flat)(chosen, z[None])[name].flatten(1) for z in new])
+        expected += j @ torch.linalg.solve(dense, j.mT)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(f, model(new).detach().flatten(1))

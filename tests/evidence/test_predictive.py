@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from groupella._schema import parse_json, write_json
 from groupella.evidence import (
     Evidence,
     ExactPosterior,
@@ -15,8 +16,10 @@ from groupella.evidence import (
     Prior,
     calibration_error,
     reliability,
+    restored,
+    stored,
 )
-from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
+from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, likelihood_of
 
 
 def linear_problem(outputs: int = 2) -> tuple[nn.Linear, Gaussian, Tensor, Tensor]:
@@ -220,6 +223,64 @@ def test_usual_inputs_are_predicted_as_by_the_weights_and_strange_ones_less_sure
     assert bool((p[stranger].amax(1) < plain[stranger].amax(1)).all())
     with pytest.raises(ValueError, match=r"call calibrated\(x, y\)"):
         Predictive(evidence).probabilities(x, "calibrated")
+
+
+@pytest.mark.parametrize("kind", ["classes", "regression"])
+def test_stored_predictions_come_back_through_json(kind: str) -> None:
+    if kind == "classes":
+        evidence, x, y = classifier()
+        found = Predictive(evidence).calibrated(x, y)
+    else:
+        evidence, (x, y), _ = regression(0)
+        found = Predictive(evidence).calibrated(x, y)
+    tensors, values = stored(found)
+    again = restored(evidence.network, likelihood_of(kind), tensors, parse_json(write_json(values)))
+    far = torch.cat([x, 3 * x])
+    if kind == "classes":
+        torch.testing.assert_close(again.probabilities(far), found.probabilities(far))
+    else:
+        for one, other in zip(again.interval(far), found.interval(far), strict=True):
+            torch.testing.assert_close(one, other)
+    assert again.quality(x, y) == found.quality(x, y)
+    exact = Predictive(evidence, ExactPosterior(evidence, x))
+    with pytest.raises(TypeError, match="ExactPosterior"):
+        stored(exact)
+
+
+FORGED = {
+    "another network": lambda tensors, values: values["parameters"].update(
+        {"9.weight": values["parameters"].pop("0.weight")}
+    ),
+    "another shape": lambda tensors, values: values["parameters"]["0.weight"].update(shape=[2, 2]),
+    "a precision below zero": lambda tensors, values: values["parameters"]["0.weight"].update(
+        precision=-1.0
+    ),
+    "no data": lambda tensors, values: values["parameters"]["0.weight"].update(count=0.0),
+    "text": lambda tensors, values: values.update(usual="much"),
+    "an endless temperature": lambda tensors, values: values.update(temperature="inf"),
+    "a scale below zero": lambda tensors, values: values.update(scale=-1.0),
+    "no factor": lambda tensors, values: tensors.pop("0.weight/output"),
+    "a factor of NaN": lambda tensors, values: tensors.update(
+        {"0.weight/output": tensors["0.weight/output"] * math.nan}
+    ),
+    "a factor of another size": lambda tensors, values: tensors.update(
+        {"0.weight/output": torch.ones(1, 5, 5)}
+    ),
+    "a factor of whole numbers": lambda tensors, values: tensors.update(
+        {"0.weight/output": tensors["0.weight/output"].long()}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_predictions_are_refused_in_one_line(name: str) -> None:
+    evidence, x, y = classifier()
+    tensors, values = stored(Predictive(evidence).calibrated(x, y))
+    values = parse_json(write_json(values))
+    FORGED[name](tensors, values)
+    with pytest.raises(ValueError, match=r".") as caught:
+        restored(evidence.network, Categorical(), tensors, values)
+    assert "\n" not in str(caught.value)
 
 
 def regression(seed: int) -> tuple[Evidence, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

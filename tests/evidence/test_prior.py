@@ -28,7 +28,9 @@ def test_every_parameter_is_in_one_group_with_a_readable_name() -> None:
     net = network()
     prior = Prior.from_network(net)
     paths = [f"0.{i}/{p}" for i in (0, 2) for p in ("trivial", "z2", "p4")]
-    assert set(prior.names) == {*paths, "0.0/bias", "0.2/bias", "1.1", "1.1/bias"}
+    # All that p4 leaves unchanged is the bias.
+    offsets = [f"0.{i}/{p}/offset" for i in (0, 2) for p in ("trivial", "z2")]
+    assert set(prior.names) == {*paths, *offsets, "0.0/bias", "0.2/bias", "1.1", "1.1/bias"}
     grouped = [p for g in prior for p in g.parameters]
     assert sorted(grouped) == sorted(n for n, _ in net.named_parameters())
     assert sum(g.size for g in prior) == sum(p.numel() for p in net.parameters())
@@ -53,6 +55,7 @@ def test_biases_inside_paths_are_groups_of_their_own() -> None:
 def test_initial_precisions_come_from_the_layers_init() -> None:
     earn = Prior.from_network(network(init="earn"))
     assert earn.precision("0.0/trivial") == pytest.approx(300.0)
+    assert earn.precision("0.0/trivial/offset") == pytest.approx(300.0)
     assert earn.precision("0.0/p4") == pytest.approx(1.0)
     assert earn.precision("0.0/bias") == pytest.approx(1.0)
     balanced = Prior.from_network(network(init="balanced"))

@@ -95,7 +95,8 @@ def test_reproduce_writes_a_summary_beside_the_paper(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout.splitlines()[-1])["rows"]
     assert [r["row"] for r in found] == ["digit F-FC+CONV evidence"]
-    assert found[0]["paper"] == {}  # the digits only stand for MNIST
+    assert found[0]["paper"] == {"accuracy": 98.86}
+    assert found[0]["paper_data"] == "MNIST"  # the digits only stand for it
     assert set(found[0]["shares"]) == {"F-FC", "CONV"}
     assert sum(found[0]["shares"].values()) == pytest.approx(1)
     assert "digit F-FC+CONV evidence" in (tmp_path / "summary.md").read_text(encoding="utf-8")
@@ -108,12 +109,43 @@ def test_published_numbers_stand_beside_rows_on_the_published_data() -> None:
     assert papers["digit F-FC+CONV map"] == {}
     text = table(summary_of_nothing("digit F-FC+CONV evidence", papers["digit F-FC+CONV evidence"]))
     assert "98.86" in text
-    assert not any(row.paper for row in find("toy", "quick").rows(0))
 
 
-def summary_of_nothing(name: str, paper: dict[str, float]) -> list[dict[str, object]]:
+@pytest.mark.parametrize(
+    ("study", "row", "paper", "data"),
+    [
+        ("toy", "digit F-FC+CONV evidence", {"accuracy": 98.86}, "MNIST"),
+        (
+            "multigroup",
+            "digits:rotated evidence",
+            {"nll": 0.136, "accuracy": 95.55, "evidence": 0.896},
+            "MNIST",
+        ),
+        ("separable", "full", {"accuracy": 73.70}, "rotated CIFAR-10"),
+    ],
+)
+def test_quick_rows_show_what_is_published_and_of_which_data(
+    study: str, row: str, paper: dict[str, float], data: str
+) -> None:
+    (found,) = (r for r in find(study, "quick").rows(0) if r.name == row)
+    assert dict(found.paper) == paper
+    assert found.paper_data == data
+    said = table(summary_of_nothing(row, paper, data))
+    assert "accuracy, % of the paper" in said.splitlines()[0]
+    assert said.endswith(f"The paper's numbers were measured on {data}, not on these data.\n")
+
+
+def test_columns_in_which_nothing_stands_are_left_out() -> None:
+    head = table(summary_of_nothing("digit", {})).splitlines()[0]
+    assert head == "| row | obeys | epochs |"
+
+
+def summary_of_nothing(
+    name: str, paper: dict[str, float], data: str | None = None
+) -> list[dict[str, object]]:
     empty = dict.fromkeys(("accuracy", "nll", "evidence"))
-    return [{"row": name, **empty, "paper": paper, "verdict": "", "shares": {}, "epochs": 0}]
+    rest = {"verdict": "", "shares": {}, "epochs": 0, "paper_data": data}
+    return [{"row": name, **empty, "paper": paper, **rest}]
 
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["toy", "--preset", "slow"]])
@@ -132,9 +164,10 @@ def test_seeds_are_ranges_or_lists() -> None:
 @pytest.mark.slow
 def test_sweep_runs_in_processes_of_their_own(tmp_path: Path) -> None:
     arguments = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--epochs", "1"]
+    arguments += ["--search", "paths"]
     arguments += ["--alpha", "1", "--train-size", "60", "--jobs", "2", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout.splitlines()[-1])
+    found = json.loads(result.stdout.splitlines()[-1])["runs"]
     assert [r["seed"] for r in found] == [0, 1]
     assert found[0]["nll"] != found[1]["nll"]

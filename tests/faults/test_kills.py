@@ -15,6 +15,7 @@ import pytest
 
 from groupella.runs import RunError, load
 from tests.faults._work import (
+    COUNTS,
     JOBS,
     PHASES,
     contents,
@@ -72,6 +73,7 @@ def survive(kind: str, phases: Iterable[str], wanted: Any, place: Path, rng: ran
         assert code == -signal.SIGKILL, (place.parent / "said").read_text()
         kills += 1
     finish(kind, place, expected)
+    COUNTS["kills with bit-identical ends"] += kills
     return kills
 
 
@@ -81,7 +83,7 @@ def test_a_run_survives_kill_9(wanted: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("kind", "kills"), [("paths", 10), ("confirm", 14)])
+@pytest.mark.parametrize(("kind", "kills"), [("paths", 10), ("confirm", 14), ("looks", 6)])
 def test_runs_survive_kill_9_in_every_phase(
     wanted: Any, tmp_path: Path, kind: str, kills: int
 ) -> None:
@@ -103,6 +105,7 @@ def test_runs_survive_kill_9_in_every_phase(
         ("confirm", signal.SIGHUP, "candidates/*layers*/*.safetensors"),
         ("confirm", signal.SIGTERM, "candidates/final/*.safetensors"),
         ("confirm", signal.SIGINT, "report.json"),
+        ("looks", signal.SIGTERM, "candidates/free-2/*.safetensors"),
     ],
 )
 def test_a_signal_saves_and_the_run_resumes(
@@ -136,6 +139,7 @@ def test_a_directory_that_becomes_read_only_in_any_phase(wanted: Any, kind: str)
             assert (code, "\n" in words) == (2, False), words
             assert "Permission denied" in words or "Read-only" in words, words
             assert contents(place) == before
+            COUNTS["read-only directories"] += 1
             for path in paths:
                 path.chmod(0o755 if path.is_dir() else 0o644)
         finish(kind, place, expected)
@@ -154,6 +158,7 @@ def full_disk(kind: str, limits: list[int], wanted: Any, tmp_path: Path) -> None
         said = (tmp_path / "said").read_text() if code else ""
         assert code in (0, 2), said
         failures += code == 2
+        COUNTS["writes to a full disk"] += code == 2
         assert "\n" not in said
         if code:
             with pytest.raises(RunError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -72,3 +73,30 @@ def test_a_signal_to_one_rank_stops_both_with_a_checkpoint(spawn: Spawn, tmp_pat
     for number, rank in enumerate(ranks):
         out, _ = rank.communicate(timeout=60)
         assert out.startswith(f"rank {number}: Interrupted: interrupted at epoch")
+
+
+RAY = """
+import os, signal, sys
+from groupella.runs.ray import cluster
+
+class Work:
+    def __init__(self, place):
+        self.place = place
+
+    def do(self, progress):
+        with open(self.place, "a") as file:
+            file.write("begun ")
+        if os.path.getsize(self.place) == len("begun "):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+print(list(cluster(None, 1)({"row": Work(sys.argv[1])})))
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_a_row_whose_ray_worker_is_killed_is_tried_again(spawn: Spawn, tmp_path: Path) -> None:
+    place = tmp_path / "begun"
+    process = spawn("-c", RAY, str(place), RAY_ADDRESS="", RAY_worker_niceness="0")
+    out, err = process.communicate(timeout=PATIENCE)
+    assert out.splitlines()[-1:] == ["['row']"], err
+    assert place.read_text() == "begun begun "

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from groupella.runs import RunError, load
-from tests.faults._work import JOBS, contents, perform
+from tests.faults._work import COUNTS, JOBS, contents, perform
 
 Change = Callable[[bytes, bytes, random.Random], bytes | None]
 
@@ -88,6 +88,7 @@ def check(place: Path, other: Path, scratch: Path) -> int:
         assert contents(copy) == before, (name, what)
         file.write_bytes(mine[name])
         count += 1
+        COUNTS["mutations named in one line"] += 1
     load(copy)  # all that was changed was put back
     return count
 

@@ -34,6 +34,7 @@ from groupella.groups import (
     p2,
     p4,
     p4m,
+    patch_fibre,
     permutations,
     pmm,
     translations,
@@ -323,3 +324,31 @@ def test_spaces_and_elements_are_values() -> None:
     assert repr(space) == "FeatureSpace(2 × regular on 4×4, ambient p4m)"
     assert space.shape == (16, 4, 4)
     assert space.size == 256
+
+
+def patches(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """(6, 6) as (2·2 pixels, 3, 3 patches)."""
+    return image.reshape(3, 2, 3, 2).transpose(1, 3, 0, 2).reshape(4, 3, 3)
+
+
+def test_patches_move_as_the_whole_image_does() -> None:
+    image = np.arange(36.0).reshape(6, 6)
+    space = GroupSet(p4m()).space((3, 3), 1, patch_fibre(p4m(), (2, 2)))
+    x = torch.from_numpy(patches(image))[None]
+    found = {space.act(g, x).numpy().tobytes() for g in space.elements(p4m())}
+    turned = [np.rot90(image, k) for k in range(4)]
+    moved = [
+        np.roll(one, (2 * i, 2 * j), (0, 1))
+        for one in (*turned, *(np.flip(t, 1) for t in turned))
+        for i, j in itertools.product(range(3), repeat=2)
+    ]
+    assert found == {patches(one)[None].tobytes() for one in moved}
+    assert len(found) == 72
+
+
+def test_patches_that_cannot_turn_are_refused() -> None:
+    with pytest.raises(ValueError, match="exchanges sides of patches of 2×4 pixels"):
+        patch_fibre(p4(), (2, 4))
+    assert patch_fibre(flips(0), (2, 4)).size == 8
+    with pytest.raises(ValueError, match="p4 does not act on patches of 2×2×2 pixels"):
+        patch_fibre(p4(), (2, 2, 2))

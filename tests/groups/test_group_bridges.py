@@ -131,6 +131,9 @@ def test_escnn_spaces_that_need_interpolation_are_refused() -> None:
     for gspace in (gspaces.rot2dOnR2(8), gspaces.flip2dOnR2(axis=math.pi / 8)):
         with pytest.raises(ValueError, match="does not move the sites of a lattice exactly"):
             from_escnn(nn.FieldType(gspace, [gspace.trivial_repr]))
+    circle = gspaces.rot2dOnR2(-1, maximum_frequency=1)
+    with pytest.raises(ValueError, match=r"the continuous group SO\(2\) .* finite subgroup"):
+        from_escnn(nn.FieldType(circle, [circle.trivial_repr]))
 
 
 def test_ambient_without_translations_and_without_dimension() -> None:

@@ -42,8 +42,9 @@ def test_outputs_stay_when_lengthscales_are_taken_out(dtype: torch.dtype, paths:
     groups = GroupSet(g.trivial(), g.z2())
     made = network(dtype, groups, paths)
     prior = Prior.from_network(made, on="lengthscales")
-    free = [group.name for group in prior if group.role == "lengthscale" and group.path == "S-FC"]
-    assert len(free) == 3
+    decide = ("lengthscale", "offset")
+    free = [group.name for group in prior if group.role in decide and group.path == "S-FC"]
+    assert len(free) == 2 * 3
     prior.take_out(made, free)
     x, y = torch.randn(12, 1, 8, 8, dtype=dtype), torch.randn(12, 3, dtype=dtype)
     evidence = Evidence(made, Gaussian(), prior)

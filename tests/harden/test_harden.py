@@ -63,7 +63,7 @@ def silence(network: Trunk, kept: dict[str, list[str]]) -> None:
         layer = network.get_submodule(name)
         assert isinstance(layer, ResidualPathway)
         with torch.no_grad():
-            for path, module in layer.paths.items():
+            for path, module in (*layer.paths.items(), *layer.offsets.items()):
                 if path not in names:
                     for parameter in module.parameters():
                         parameter.zero_()

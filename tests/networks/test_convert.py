@@ -68,17 +68,21 @@ def vgg() -> nn.Module:
 
 
 class Vit(nn.Module):
-    def __init__(self, token: bool = False) -> None:
+    """A small ViT, with a class token before the patches or after them."""
+
+    def __init__(self, token: str = "") -> None:
         super().__init__()
         self.patches = nn.Conv2d(1, 8, 2, stride=2)
         self.token = nn.Parameter(torch.zeros(1, 1, 8)) if token else None
+        self.first = token == "first"
         self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
         self.head = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.patches(x).flatten(2).mT
         if self.token is not None:
-            z = torch.cat([self.token.expand(len(z), -1, -1), z], 1)
+            token = self.token.expand(len(z), -1, -1)
+            z = torch.cat([token, z] if self.first else [z, token], 1)
         f: Tensor = self.head(self.encoder(z).mean(1))
         return f
 
@@ -116,6 +120,7 @@ def test_a_vgg_is_converted_with_its_flattened_map() -> None:
     torch.testing.assert_close(done.network(other), model(other), rtol=1e-4, atol=1e-5)
     assert [layer.name for layer in done.layers if layer.converted] == ["0.0", "1.0", "3.0"]
     assert [layer.name for layer in done.kept] == ["3.3"]
+    assert "no sites" in done.kept[0].note
     first, second, third = (layer for layer in done.layers if layer.converted)
     assert (first.lattice, second.lattice, third.lattice) == ((10, 10), (4, 4), (2, 2))
     assert third.shares is not None
@@ -142,11 +147,59 @@ def test_a_vit_is_converted_where_its_tokens_are_a_lattice(mode: bool) -> None:
     assert "does not call it" in notes["encoder.self_attn.out_proj"]
 
 
-def test_a_class_token_is_no_site() -> None:
+@pytest.mark.parametrize("token", ["first", "last"])
+def test_a_class_token_is_no_site_and_keeps_a_linear_layer(token: str) -> None:
     x = torch.randn(2, 1, 8, 6)
-    done = convert(trained(Vit(token=True), x), GroupSet(trivial(), z2()), x)
+    model = trained(Vit(token), x)
+    done = convert(model, GroupSet(trivial(), z2()), x)
+    other = torch.randn(5, 1, 8, 6)
+    torch.testing.assert_close(done.network(other), model(other), rtol=1e-4, atol=1e-5)
+    rows = {layer.name: layer for layer in done.layers}
+    assert rows["encoder.linear1"].lattice == (4, 3)
+    assert rows["encoder.linear1"].note == "tokens are sites; linear for 1 more"
+    # The layer of the sites moves patches and nothing else.
+    made = done.network.get_submodule("encoder.linear1")
+    z = torch.randn(1, 13, 8)
+    with torch.no_grad():
+        made.tokens.layer.paths["z2"].weight.zero_()
+        changed = (made(z) - model.encoder.linear1(z)).abs().sum(2)[0] > 1e-4
+    where = 0 if token == "first" else 12
+    assert changed.tolist() == [i != where for i in range(13)]
+    done.network(other).square().sum().backward()
+    assert made.others.weight.grad.abs().max() > 0
+
+
+class Registers(Vit):
+    """Its further tokens depend on the image: no token is known to be no patch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.patches(x).flatten(2).mT
+        f: Tensor = self.head(self.encoder(torch.cat([z.mean(1, keepdim=True), z], 1)).mean(1))
+        return f
+
+
+def test_tokens_of_unknown_origin_are_left_alone() -> None:
+    x = torch.randn(2, 1, 8, 6)
+    done = convert(trained(Registers(), x), GroupSet(trivial(), z2()), x)
     notes = {layer.name: layer.note for layer in done.kept}
     assert "13 tokens are no lattice of 2 axes: 12 patches and 1 more" in notes["encoder.linear1"]
+
+
+def test_a_patch_embedding_turns_about_the_centres_of_its_patches() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 4, stride=4))
+    x = torch.randn(2, 2, 16, 16)
+    done = convert(model, GroupSet(z2(), p4()), x)
+    torch.testing.assert_close(done.network(x), model(x), rtol=1e-4, atol=1e-5)
+    (row,) = done.layers
+    weight = model[0].weight.detach()
+    mean = torch.stack([weight.rot90(k, (2, 3)) for k in range(4)]).mean(0)
+    share = (mean.square().sum() / weight.square().sum()).item()
+    assert row.shares == pytest.approx({"z2": 1 - share, "p4": share}, abs=1e-5)
+    # The strict layer is the convolution with the mean filter: turning an image turns its output.
+    pathway = done.network[0]
+    pathway.layer = pathway.layer.strict("p4")
+    torch.testing.assert_close(pathway(x), F.conv2d(x, mean, model[0].bias, 4))
+    torch.testing.assert_close(pathway(x.rot90(1, (2, 3))), pathway(x).rot90(1, (2, 3)))
 
 
 @pytest.mark.parametrize("dim", [1, 3])
@@ -217,8 +270,9 @@ def test_what_cannot_be_converted_is_said_layer_by_layer() -> None:
     done = convert(model, GroupSet(z2(), p4()), x)
     notes = [layer.note for layer in done.layers]
     assert done.layers[0].converted
-    for note, words in zip(notes[1:], ("4 groups", "dilated", "even side", "patches"), strict=True):
+    for note, words in zip(notes[1:4], ("4 groups", "dilated", "even side"), strict=True):
         assert words in note
+    assert [layer.converted for layer in done.layers] == [True, False, False, False, True]
     table = str(done)
     assert "kept" in table
     assert "relative difference of the outputs" in table
@@ -228,14 +282,31 @@ def test_what_cannot_be_converted_is_said_layer_by_layer() -> None:
         convert(nn.Sequential(nn.Conv1d(1, 2, 3)), GroupSet(p4(), z2()), torch.randn(1, 1, 8))
 
 
-def test_a_converted_network_with_norms_has_evidence_and_a_selection() -> None:
+def test_wrong_arguments_are_clear_errors() -> None:
+    model, x = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1)), torch.randn(1, 1, 8, 8)
+    assert convert(model, "z2,p4", x).layers[0].converted
+    with pytest.raises(ValueError, match="no group 'p5'; did you mean 'p8'"):
+        convert(model, "z2,p5", x)
+    with pytest.raises(ValueError, match=r"the model fails on an example of shape \(1, 3, 8, 8\)"):
+        convert(model, "z2", torch.randn(1, 3, 8, 8))
+    with pytest.raises(TypeError, match="example must be a tensor of inputs, got ndarray"):
+        convert(model, "z2", x.numpy())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="model must be a torch module, got function"):
+        convert(lambda x: x, "z2", x)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [ResNet, lambda: Vit("first")], ids=["ResNet", "Vit"])
+def test_a_converted_network_with_norms_has_evidence_and_a_selection(
+    make: Callable[[], nn.Module],
+) -> None:
     x, y = torch.randn(12, 1, 8, 8), torch.arange(12) % 3
-    done = convert(trained(ResNet(), x), GroupSet(trivial(), z2()), x)
+    done = convert(trained(make(), x), GroupSet(trivial(), z2(), p4()), x)
     evidence = Evidence(done.network, Categorical())
     evidence.update((x, y))
     found = selection(done.network, evidence)
     converted = [layer.name for layer in done.layers if layer.converted]
-    assert [name.removesuffix(".layer") for name in found.verdicts] == converted
+    names = [name.removesuffix(".layer").removesuffix(".tokens") for name in found.verdicts]
+    assert names == converted
 
 
 class Mixer(nn.Module):
@@ -250,7 +321,9 @@ class Mixer(nn.Module):
         return y
 
 
-@pytest.mark.parametrize("make", [ResNet, lambda: ResNet("zeros"), vgg, Vit, Mixer])
+@pytest.mark.parametrize(
+    "make", [ResNet, lambda: ResNet("zeros"), vgg, Vit, lambda: Vit("first"), Mixer]
+)
 def test_a_converted_network_hardens_to_plain_torch(make: Callable[[], nn.Module]) -> None:
     x = torch.randn(4, 2 if make is Mixer else 1, 8, 8)
     model = trained(make(), x)

@@ -29,7 +29,9 @@ from groupella.groups import (
 from groupella.networks import InvariantNet, fold, invariant_net
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.paths import DenseBasis
+from groupella.nn.shared_maps import LARGEST_INPUT
 from groupella.testing import equivariance_error
+from groupella.training import curvature_cost
 
 SITES = np.arange(36).reshape(6, 6)
 GLIDE = Symmetry.from_generators(
@@ -144,7 +146,7 @@ def test_networks_of_all_symmetries_have_about_the_same_width() -> None:
 
 
 def test_a_lattice_that_the_symmetry_does_not_act_on_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\(4, 6\)"):
+    with pytest.raises(ValueError, match="4×6"):
         invariant_net(p4(), (4, 6), 1, 2)
     with pytest.raises(ValueError, match=r"\(4,\)|5"):
         invariant_net(permutations(5), (4,), 1, 2)
@@ -214,3 +216,11 @@ def test_a_small_group_on_many_sites_still_has_curvature() -> None:
     assert len(paths) == 3
     for path in paths:
         path.shared_maps()  # raises above 4,096 rows
+
+
+@pytest.mark.parametrize("make", [trivial, z2, p4])
+def test_networks_of_the_usual_width_have_factors_of_their_curvature(
+    make: Callable[[], Symmetry],
+) -> None:
+    network = invariant_net(make(), (16, 16), 1, 10, layers=p4m(), depth=1)
+    assert curvature_cost(network).rows <= LARGEST_INPUT

@@ -207,7 +207,7 @@ def test_strict_shares_parameters_and_leaves_the_network_alone() -> None:
         ({"alpha": 0}, "alpha must be a positive integer"),
         ({"classes": 2.5}, "classes must be a positive integer"),
         ({"blocks": ()}, "at least one block"),
-        ({"blocks": ((1, 3),)}, "stride of 1 or 2"),
+        ({"blocks": ((1, 0),)}, "positive stride"),
         ({"blocks": [1, 2]}, r"sequence of \(width, stride\) pairs.* got 1 for a pair"),
         ({"blocks": [(1.5, 1)]}, "positive width"),
         ({"image_size": (8, 8, 8)}, "2-dimensional"),

@@ -30,6 +30,21 @@ def layer(paths: str | None, stride: int = 1) -> nn.Module:
     return ResidualPathway(SOURCE, after, GROUPS, paths, stride=stride, init="balanced")
 
 
+def in_units() -> nn.Module:
+    """A network that has learned units, with strides and a path for every group."""
+    groups, blocks = GroupSet(g.p4(), g.trivial()), [(1, 1), (1, 2)]
+    made = trunk(groups, None, 1, 4, 2, in_channels=1, blocks=blocks, hidden=2)
+    made.inputs.calibrate([5 + 3 * torch.randn(20, 1, 4, 4)])
+    made.outputs.calibrate([7 * torch.randn(20, 2)])
+    return made
+
+
+def on_odd_sides() -> nn.Module:
+    groups = GroupSet(g.c4(), g.trivial())
+    spaces = groups.space((5, 5), 1), groups.space((3, 3), 1)
+    return ResidualPathway(*spaces, groups, "TIED", stride=2)
+
+
 def trained(module: nn.Module) -> nn.Module:
     """In evaluation mode, with statistics that are not those of the start."""
     for buffer in module.buffers():
@@ -66,16 +81,10 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     **{name: lambda n=name: nonlinearity(SOURCE, n) for name in ENTRYWISE},
     **{f"{name} on irreps": lambda n=name: nonlinearity(TURNING, n) for name in NORMS},
     "invariant net": lambda: trained(invariant_net(g.p4(), (8, 8), 1, 2, width=4)),
-    "trunk": lambda: trunk(
-        GroupSet(g.p4(), g.trivial()),
-        None,
-        1,
-        4,
-        2,
-        in_channels=1,
-        blocks=[(1, 1), (1, 2)],
-        hidden=2,
-    ),
+    "trunk in units": in_units,
+    "stride on odd sides": on_odd_sides,
+    "stride 4": lambda: ResidualPathway(SOURCE, GROUPS.space((1, 1), 2), GROUPS, "GCONV", stride=4),
+    "zeros": lambda: ResidualPathway(SOURCE, TARGET, GROUPS, "CONV+GCONV", padding="zeros"),
 }
 
 

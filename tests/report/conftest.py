@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -12,9 +13,18 @@ import pytest
 import torch
 
 from groupella.decide import Candidates, LayerSelection, PathSelection, Rule, Selection
+from groupella.decide.claims import Difference, Finding, Judgement
 from groupella.groups import GroupSet, p4, trivial, z2
 from groupella.networks import Trunk, trunk
-from groupella.report import Example, HeldOutScore, LayerError, ReportContent, filter_pictures
+from groupella.report import (
+    Confusion,
+    Consequence,
+    Example,
+    HeldOutScore,
+    LayerError,
+    ReportContent,
+    filter_pictures,
+)
 from groupella.training import EpochRecord, History
 
 VOID = ("meta", "img", "br", "line")
@@ -157,6 +167,34 @@ def content(network: Trunk) -> ReportContent:
         versions={"groupella": "0.1.0"},
         expected="z2",
         remarks=("a 0 is nearly its own half turn",),
+    )
+
+
+@pytest.fixture(scope="session")
+def judged(content: ReportContent) -> ReportContent:
+    """The same run with a verdict that was tested on held-out data, and ten classes."""
+    gap = Difference(-0.01, 0.004)
+    findings = (
+        Finding("z2", "free", "holds", 0.99, gap, gap, 0.05, "costs nothing"),
+        Finding("p4", "z2", "rejected", 0.98, gap, None, 0.05, "averaging costs"),
+    )
+    judgement = Judgement(
+        ("z2",), 0.97, "z2: averaging predictions over it costs nothing", findings
+    )
+    counts = [[0] * 10 for _ in range(10)]
+    for digit in range(10):
+        counts[digit][digit] = 100 + digit
+    counts[3][8], counts[9][4] = 17, 5
+    return replace(
+        content,
+        selection=replace(content.selection, judgement=judgement),
+        consequences=(
+            Consequence("chance", accuracy=0.1, nll=2.3),
+            Consequence("free", -400.0, 0.9, 0.3, None, 52_000),
+            Consequence("z2", -300.25, 0.951, 0.21, 3e-7, 1000),
+            Consequence("p4", None, 0.4, 1.3, None, 1000, "z2, averaged over it"),
+        ),
+        confusion=Confusion(tuple("0123456789"), tuple(map(tuple, counts)), "1,067 test data"),
     )
 
 

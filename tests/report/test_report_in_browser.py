@@ -54,6 +54,15 @@ frame.onload = () => {
     smallest: Math.min(...sizes),
     contrast: contrasts.sort((a, b) => a[0] - b[0])[0],
     answers: Math.max(...answers.map(e => e.getBoundingClientRect().right)),
+    used: Math.max(...[...page.querySelectorAll("table.map tbody tr")].map(row => {
+      const share = e => parseFloat(e.style.getPropertyValue("--share"));
+      const cells = [...row.querySelectorAll("td.heat")].sort((a, b) => share(b) - share(a));
+      return cells.length ? cells[0].getBoundingClientRect().right : 0;
+    })),
+    won: Math.max(...[...page.querySelectorAll("tr.won")].map(
+      e => e.cells[2].getBoundingClientRect().right)),
+    confusion: Math.max(...[...page.querySelectorAll("table.confusion td")].map(
+      e => e.getBoundingClientRect().right)),
     back: view.getComputedStyle(page.body).backgroundColor,
     ink: view.getComputedStyle(page.body).color,
     images: [...page.images].every(i => i.complete && i.naturalWidth > 0),
@@ -105,13 +114,17 @@ def look(chromium: str, directory: Path, text: str, width: int, *options: str) -
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_layout_fits_phone_and_desk(
-    chromium: str, content: ReportContent, tmp_path: Path, width: int
+    chromium: str, content: ReportContent, judged: ReportContent, tmp_path: Path, width: int
 ) -> None:
-    found = look(chromium, tmp_path, page([content, content]), width, "--window-size=1400,2700")
+    pages = page([content, judged])
+    found = look(chromium, tmp_path, pages, width, "--window-size=1400,2700")
     assert found["width"] <= width
     assert found["hidden"] == []
     assert found["smallest"] >= 10
     assert found["answers"] <= width, "what a layer obeys is seen without scrolling"
+    assert 0 < found["used"] <= width, "so is the path that it uses most"
+    assert found["won"] <= width, "the verdict's row is seen up to its accuracy"
+    assert found["confusion"] <= width, "so are all columns of ten classes"
     assert found["images"]
     assert found["pictures"] == 2 * (len(content.examples) + sum(map(_filters, content.filters)))
     assert found["charts"] == 2 * (2 + 3)

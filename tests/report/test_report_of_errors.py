@@ -36,6 +36,16 @@ def test_the_table_of_the_page_has_every_error_in_its_place(
     }
 
 
+def test_errors_that_were_measured_only_after_training_have_one_column_each(
+    content: ReportContent, read: Callable[[str], Any]
+) -> None:
+    text = page(replace(content, errors=tuple(replace(e, before=None) for e in ERRORS)))
+    head, *rows = read(text).table("measured equivariance error")
+    assert head == ["layer", "z2", "p4"]
+    assert [row[1:] for row in rows] == [["0.012", "0.014"], ["3e-07", "0.28"]]
+    assert "before and after training" not in text
+
+
 def test_layers_that_pool_are_marked_as_compared_up_to_a_shift(
     content: ReportContent, network: Trunk, read: Callable[[str], Any]
 ) -> None:

@@ -59,7 +59,8 @@ class Machine:
             taken = -(-n // settings.batch_size) * self.step + n * self.datum
             taken += validation * self.forward + (self.first if epoch == 0 else 0.0)
             if settings.updates_after(epoch):
-                taken += self.update(n, subset) + (0.0 if updated else self.first)
+                part = min(settings.fit_subset or n, n)
+                taken += self.update(part, subset) + (0.0 if updated else self.first)
                 updated = True
             yield taken
 
@@ -169,8 +170,8 @@ def test_a_trial_has_the_prior_and_the_augmentation_of_the_run(
     for call in machine.calls:
         found = call["prior"]
         assert isinstance(found, Prior)
-        learned = {g.role for g in found if g.learn and g.path is not None and g.role != "bias"}
-        assert learned == {"path" if prior == "weights" else "lengthscale"}
+        learned = {g.role for g in found if g.learn and g.path is not None}
+        assert learned == {"path" if prior == "weights" else "lengthscale", "offset"}
         assert call["augment"] is loaded.augmentation
 
 

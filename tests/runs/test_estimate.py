@@ -35,19 +35,21 @@ def images(side: int) -> ImageData:
         ("z2,p4", "F-FC+CONV+GCONV"),
         ("z2,p4", "F-FC/group+CONV"),
         ("c4", "DENSE"),
+        ("c4", "TIED"),
         ("z2,p4", None),
     ],
 )
 def test_the_estimate_is_that_of_the_network(groups: str, paths: str | None) -> None:
     members = group_set(groups)
-    options = {"in_channels": 1, "blocks": BLOCKS, "increments": False, "site_bias": False}
+    options = {"in_channels": 1, "blocks": BLOCKS, "increments": False}
     network = trunk(members, paths, 2, 4, 2, **options)
     found = costs(members, paths, (4, 4), 2, BLOCKS)
     weights = sum(
         p.numel()
         for layer in network.layers
-        for name, p in layer.paths.named_parameters()
-        if "bias" not in name
+        for part in (layer.paths, layer.offsets)
+        for name, p in part.named_parameters()
+        if "bias" not in name and (part is layer.paths or "FC" in name or "trivial" in name)
     )
     estimated = sum(cost.weights for cost in found)
     assert 0.8 * weights <= estimated <= weights

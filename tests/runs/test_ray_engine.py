@@ -28,7 +28,7 @@ from groupella.runs.directory import Assignment
 from groupella.runs.jobs import Job
 
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--alpha", "1"]
-SWEEP += ["--train-size", "40", "--epochs", "30", "--json"]
+SWEEP += ["--search", "paths", "--train-size", "40", "--epochs", "30", "--json"]
 FIRST, SECOND = "digits-z2-seed-0", "digits-z2-seed-1"
 PATIENCE = 240
 CLUSTER = """
@@ -55,7 +55,7 @@ def sweep(spawn: Spawn, place: Path, *more: str, **environment: str) -> subproce
 
 
 def without_times(text: str) -> Any:
-    found = json.loads(text.splitlines()[-1])
+    found = json.loads(text.splitlines()[-1])["runs"]
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
@@ -112,12 +112,14 @@ def test_own_files_are_named_from_where_the_sweep_was_started(
     np.savez("mine.npz", images=images, labels=np.arange(20) % 2)
     Path("my_groups.py").write_text("from groupella.groups import z2\nGROUPS = [z2()]\n")
     own = ["--data", "mine.npz", "--groups", "my_groups.py:GROUPS", "--alpha", "1"]
-    more = ["--epochs", "1", "--engine", "ray", "--out", "out", "--json"]
+    more = ["--search", "paths", "--epochs", "1", "--engine", "ray", "--out", "out", "--json"]
     arguments = ("-m", "groupella.cli", "sweep", *own, *more)
     process = spawn(*arguments, **{**ENVIRONMENT, **cluster})
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
-    assert [row["row"] for row in json.loads(out)] == ["mine.npz my_groups.py:GROUPS seed 0"]
+    assert [row["row"] for row in json.loads(out)["runs"]] == [
+        "mine.npz my_groups.py:GROUPS seed 0"
+    ]
     assert [run.parent for run in Path("out").glob("*/report.html")] == [
         Path("out/mine-npz-my-groups-py-GROUPS-seed-0")
     ]

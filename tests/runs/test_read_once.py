@@ -67,4 +67,6 @@ def test_a_finished_run_reads_no_data(counted: Any) -> None:
 
 
 def test_a_sweep_in_this_process_reads_the_data_of_each_run_once(counted: Any) -> None:
-    assert counted("sweep", "--epochs", "1", "--seeds", "0-1", "--jobs", "1") == (1, 2)
+    assert counted(
+        "sweep", "--search", "paths", "--epochs", "1", "--seeds", "0-1", "--jobs", "1"
+    ) == (1, 2)

@@ -43,20 +43,23 @@ def refused(place: Path, *arguments: str) -> str:
     ("arguments", "message"),
     [
         (["--data", "mnits"], "no data set 'mnits': neither one of digits, mnist"),
-        (["--data", "digits:rotatd"], "no data set 'digits:rotatd'"),
-        (["--data", "nowhere.npz"], "no data set 'nowhere.npz'"),
+        (["--data", "digits:rotatd"], "Did you mean 'digits:rotated'?"),
+        (["--data", "nowhere.npz"], "no data set 'nowhere.npz': there is no such file"),
         (["--data", __file__], "expected an .npz file, a .csv file or a folder of images"),
         (["--paths", "CONV", "--paths", "CNOV"], "unknown path 'CNOV'; did you mean 'CONV'?"),
         (["--paths", "GCONV:p4"], "no member 'p4'"),
         (["--paths", "CONV+GCONV"], "GCONV needs a member with translations and a point group"),
         (["--data", "digits"], "--data digits is given twice"),
+        (["--search", "grid"], "no --search grid; choose confirm or paths"),
+        (["--paths", "CONV", "--search", "confirm"], "--paths requires --search paths"),
+        (["--epochs", "1"], "--epochs 1 is too short to learn anything"),
         (["--paths", "CONV", "--paths", "CONV"], "--paths CONV is given twice"),
     ],
 )
 def test_a_sweep_is_refused_before_any_work(
     tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    common = ["sweep", "--data", "digits", "--groups", "z2", "--epochs", "1"]
+    common = ["sweep", "--data", "digits", "--groups", "z2", "--epochs", "9"]
     assert message in refused(tmp_path / "out", *common, *arguments)
 
 

@@ -141,7 +141,7 @@ def test_a_file_is_no_place_for_runs(tmp_path: Path) -> None:
     for arguments in (
         ["select", "--epochs", "1", "--out", str(file)],
         ["reproduce", "toy", "--epochs", "1", "--row", "digit CONV map", "--out", str(file)],
-        ["sweep", "--data", "digits", "--epochs", "1", "--out", str(file)],
+        ["sweep", "--data", "digits", "--epochs", "9", "--out", str(file)],
     ):
         code, output = said(*arguments)
         assert code == 2, output

@@ -227,3 +227,12 @@ def test_temporary_files_are_new_and_their_names_cannot_be_foreseen(tmp_path: Pa
     assert [p.name for p in tmp_path.iterdir()] == [file.name]
     (tmp_path / "plain").touch()
     assert file.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_what_a_killed_process_left_goes_even_if_its_number_is_in_use_again(tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    left = place / f".last.safetensors.{os.getppid()}.0123456789abcdef.tmp"
+    left.mkdir(parents=True)
+    (left / "last.safetensors").write_bytes(b"half")
+    run(TINY, place, progress=False)
+    assert not left.exists()

@@ -77,8 +77,8 @@ def test_a_run_has_the_prior_of_its_job(data: ImageData, tmp_path: Path, prior: 
     done = run(job, tmp_path, progress=False)
     assert done.fit is not None
     found = done.fit.prior
-    learned = {g.role for g in found if g.learn and g.path is not None and g.role != "bias"}
-    assert learned == {"path" if prior == "weights" else "lengthscale"}
+    learned = {g.role for g in found if g.learn and g.path is not None}
+    assert learned == {"path" if prior == "weights" else "lengthscale", "offset"}
     # What is learned moves, and what is not stays where it was.
     anchors = [found.precision(g.name) for g in found if g.role == "path"]
     assert len(anchors) == 4

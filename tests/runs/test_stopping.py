@@ -29,7 +29,7 @@ from groupella.runs.stopping import Stopped, stoppable
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks into /proc")
 SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--alpha", "1", "--train-size", "40"]
-SWEEP += ["--json", "--epochs"]
+SWEEP += ["--search", "paths", "--json", "--epochs"]
 DAYS, SECONDS = "1000000", "30"
 TWO = ["--seeds", "0-1", "--jobs", "2"]
 PATIENCE = 500.0
@@ -76,7 +76,7 @@ def epochs(place: Path) -> dict[str, int]:
 
 
 def without_times(text: str) -> Any:
-    found = json.loads(text.splitlines()[-1])
+    found = json.loads(text.splitlines()[-1])["runs"]
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 

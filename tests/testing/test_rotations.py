@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from groupella.groups.gate import load_gspaces, load_nn
+from groupella.nn.turning import turned
 from groupella.testing import assert_rotation_equivariant, rotation_error
-from groupella.testing._rotations import rotated
 
 
 def blur(size: int = 7) -> nn.Module:
@@ -28,7 +28,7 @@ class Power(nn.Module):
 def test_quarter_turns_are_those_of_the_grid() -> None:
     x = torch.randn(2, 3, 9, 9).double()
     for k in range(4):
-        torch.testing.assert_close(rotated(x, 90.0 * k), x.rot90(k, (2, 3)))
+        torch.testing.assert_close(turned(x, 90.0 * k), x.rot90(k, (2, 3)))
 
 
 def test_interpolation_costs_what_the_docstring_says() -> None:
@@ -89,3 +89,11 @@ def test_wrong_arguments_are_told() -> None:
         rotation_error(Power(), (1, 8, 8), "image")
     with pytest.raises(ValueError, match="channels, height, width"):
         rotation_error(Power(), (8, 8))
+
+
+def test_an_image_that_should_turn_is_told_from_one_that_should_not() -> None:
+    with pytest.raises(AssertionError, match="which turns with the input: give output='image'"):
+        assert_rotation_equivariant(blur(), (1, 16, 16))
+    with pytest.raises(AssertionError) as raised:
+        assert_rotation_equivariant(nn.Flatten(), (1, 16, 16))
+    assert "output='image'" not in str(raised.value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +48,38 @@ def test_a_truncated_file_is_refused_and_left_alone(tmp_path: Path, keep: int) -
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="truncated"):
         load_checkpoint(path)
+    assert path.read_bytes() == content
+
+
+def header(declared: object, data: bytes = b"") -> bytes:
+    """A safetensors file with that header, whatever it declares."""
+    text = json.dumps(declared).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+TERABYTE = {"dtype": "F32", "shape": [1 << 38], "data_offsets": [0, 1 << 40]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header({"network/a": TERABYTE}, bytes(100)),
+        header({"network/a": {**TERABYTE, "data_offsets": [0, 100]}}, bytes(100)),
+        header({"network/a": {**TERABYTE, "shape": [1 << 62, 1 << 62]}}, bytes(100)),
+        header({"network/a": {**TERABYTE, "shape": [-1]}}, bytes(100)),
+        struct.pack("<Q", 1 << 60) + b"{}",
+        struct.pack("<Q", 200_000) + b"[" * 200_000,
+    ],
+    ids=["more than there is", "other shape", "overflow", "negative", "header", "nested"],
+)
+def test_a_file_that_declares_more_than_it_has_is_refused_at_once(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = tmp_path / "last.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"last\.safetensors is truncated") as caught:
+        load_checkpoint(path)
+    assert "\n" not in str(caught.value)
     assert path.read_bytes() == content
 
 

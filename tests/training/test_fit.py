@@ -100,6 +100,47 @@ def test_learns_and_records() -> None:
     assert all(p.grad is None for p in net.parameters())
 
 
+def test_updates_measure_the_fit_on_a_part_and_learn_the_same() -> None:
+    seen: list[int] = []
+
+    class Counting(Categorical):
+        def log_likelihood(self, f: Tensor, y: Tensor) -> Tensor:
+            if not torch.is_grad_enabled():
+                seen.append(len(f))
+            return super().log_likelihood(f, y)
+
+    nets = [network(dropout=0.0), network(dropout=0.0)]
+    few, every = (
+        fit(net, data(), Counting(), QUICK, fit_subset=part, progress=False)
+        for net, part in zip(nets, (30, None), strict=True)
+    )
+    assert seen == [30, 30, 30, 90, 90, 90, 90, 90]  # updates after epochs 2, 3, 4, and at the end
+    for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(few.prior.precisions, every.prior.precisions)
+    assert few.log_evidence == every.log_evidence
+    values = [r.history.column("log_evidence") for r in (few, every)]
+    assert values[0][-1] != values[1][-1]
+    assert values[0][-1] == pytest.approx(values[1][-1], rel=0.5)
+
+
+def test_noise_is_learned_from_a_part_of_the_data() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2000, 3)
+    y = x @ torch.tensor([[1.0], [-2.0], [0.5]]) + 0.3 * torch.randn(2000, 1)
+    result = fit(
+        nn.Linear(3, 1),
+        (x, y),
+        Gaussian(),
+        QUICK,
+        epochs=12,
+        fit_subset=500,
+        lr=0.05,
+        progress=False,
+    )
+    assert result.evidence.noise == pytest.approx(0.3, rel=0.1)
+
+
 def test_map_keeps_precisions_and_needs_no_updates() -> None:
     result = fit(network(), data(), settings=QUICK, method="map", progress=False)
     assert result.prior.precisions.tolist() == [1.0] * 4

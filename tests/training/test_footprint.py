@@ -46,7 +46,9 @@ def test_a_search_that_does_not_fit_is_refused_with_numbers_at_once() -> None:
         find_symmetry(images(80, 224), GroupSet(trivial(), p4()), 2, progress=False)
     x, y = images(80, 224)
     with pytest.raises(ValueError, match=words):
-        groupella.select(x.numpy() + np.arange(80)[:, None, None, None] % 2, y.numpy(), "z2,p4")
+        groupella.select(
+            x.numpy() + np.arange(80)[:, None, None, None] % 2, y.numpy(), "z2,p4", size=224
+        )
 
 
 @pytest.mark.usefixtures("small_machine")

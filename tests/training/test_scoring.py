@@ -100,6 +100,30 @@ def test_the_quality_of_real_predictions_is_r2() -> None:
     assert SCORINGS["regression"](3).quality(F, y) == pytest.approx(r2_score(y, F))
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_scores_of_real_targets_do_not_depend_on_their_units(factor: float) -> None:
+    """They are densities of y/σ, and so are those that weights multiply and chance has."""
+    y = TARGETS["regression"]
+    plain, found = (SCORINGS["regression"](3, a) for a in (y, factor * y))
+    size = y.var(0, unbiased=False).mean().sqrt()
+    calibration = found.calibrated(factor * F, factor * y)
+    wanted = Normal(F / size, calibration / factor / size).log_prob(y / size).sum(1)
+    assert torch.allclose(found.scores(factor * F, factor * y, calibration), wanted)
+    assert torch.allclose(found.chance(factor * y, factor * y)[0], plain.chance(y, y)[0])
+    assert torch.allclose(found.signature(factor * F), plain.signature(F))
+    start = found.likelihood().log_noise.exp()
+    assert float(start) == pytest.approx(factor * float(size), rel=1e-4)
+    ones = torch.ones(40)
+    weighted = [
+        Weighted(s).log_likelihood((u * F).float(), Weighted.pack(u * y, ones))
+        for s, u in ((plain, 1.0), (found, factor))
+    ]
+    assert float(weighted[1]) == pytest.approx(float(weighted[0]), rel=1e-4)
+    # An exact prediction has a smallest noise, also in small units.
+    exact = found.calibrated(factor * y, factor * y)
+    assert torch.allclose(exact, torch.full((3,), 1e-3 * factor).double() * size)
+
+
 @pytest.mark.parametrize("kind", SCORINGS)
 def test_weights_count_data_more_than_once(kind: str) -> None:
     scoring, y = SCORINGS[kind](3), TARGETS[kind]

@@ -254,7 +254,7 @@ def test_a_network_goes_on_with_more_data_without_its_dead_paths(tmp_path: Path)
         assert torch.equal(weight, before[name])
 
     expected, prior = copy.deepcopy((trained.network, trained.prior))
-    prior.take_out(expected, ["0/trivial"])
+    prior.take_out(expected, ["0/trivial", "0/trivial/offset"])
     noise = copy.deepcopy(trained.likelihood)
     fit(expected, data, noise, settings, prior=prior, progress=False)
     for name, weight in expected.state_dict().items():

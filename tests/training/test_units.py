@@ -12,11 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from groupella.evidence.likelihoods import Categorical, Gaussian
-from groupella.groups import GroupSet, Symmetry, p4, trivial, z2
+from groupella.groups import GroupSet, Symmetry, p4, permutations, trivial, z2
 from groupella.harden import harden
-from groupella.networks import Trunk, invariant_net, trunk
+from groupella.networks import Trunk, invariant_net, trunk, with_units
+from groupella.nn.layer import ResidualPathway
+from groupella.nn.pooling import GlobalPool
 from groupella.nn.standardise import Standardise
-from groupella.training import FindSettings, Fit, find_symmetry, fit, load_checkpoint
+from groupella.training import (
+    FindSettings,
+    Fit,
+    find_symmetry,
+    fit,
+    load_checkpoint,
+    r_squared,
+)
 
 UNITS = {"1e-6": (1e-6, 0.0), "1e6": (1e6, 0.0), "+1e8": (1.0, 1e8), "1e-9": (1e-9, 0.0)}
 
@@ -39,10 +48,21 @@ def network(outputs: int = 2) -> Trunk:
     return trunk(groups, None, 2, 4, outputs, in_channels=1, blocks=[(1, 1), (1, 2)], hidden=2)
 
 
+def own_network(outputs: int) -> nn.Module:
+    torch.manual_seed(0)
+    groups = GroupSet(z2(), p4(), trivial())
+    space = groups.space((4, 4), 1, "trivial")
+    hidden = groups.space((4, 4), 2)
+    layers = ResidualPathway(space, hidden, groups), ResidualPathway(hidden, hidden, groups)
+    head = GlobalPool(hidden), nn.Linear(8, outputs)
+    return with_units(nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), *head))
+
+
 def trained(x: Tensor, y: Tensor, likelihood: nn.Module | None = None, **options: object) -> Fit:
     outputs = 2 if likelihood is None else y.shape[1]
     schedule = {"epochs": 6, "burn_in": 2, "update_every": 2, "batch_size": 20}
-    return fit(network(outputs), (x, y), likelihood, **schedule, progress=False, **options)
+    make = options.pop("make", network)
+    return fit(make(outputs), (x, y), likelihood, **schedule, progress=False, **options)  # type: ignore[operator]
 
 
 def same(found: Fit, plain: Fit) -> None:
@@ -89,6 +109,21 @@ def test_units_of_the_targets(factor: float, offset: float) -> None:
     torch.testing.assert_close(found.network.eval()(1e6 * x), expected, rtol=0, atol=1e-2 * spread)
     hard = harden(found.network).eval()(1e6 * x)
     torch.testing.assert_close(hard, found.network(1e6 * x), rtol=1e-5, atol=1e-4 * spread)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_units_of_a_users_own_network(factor: float) -> None:
+    x, label = images()
+    plain = trained(x, label, make=own_network)
+    found = trained(factor * x, label, make=own_network)
+    same(found, plain)
+    assert found.log_evidence == pytest.approx(plain.log_evidence, abs=0.05)
+    y = torch.stack([label.double(), 0.5 * x[:, 0, 0, 0]], 1)
+    plain = trained(x, y, Gaussian(), make=own_network)
+    found = trained(x / factor, factor * (y + 3.0), Gaussian(), make=own_network)
+    same(found, plain)
+    shift = -y.numel() * math.log(factor)
+    assert found.log_evidence - shift == pytest.approx(plain.log_evidence, abs=0.05)
 
 
 def test_a_noise_that_is_given_is_in_the_units_of_the_targets() -> None:
@@ -154,6 +189,41 @@ def test_where_signs_change_nothing_is_subtracted() -> None:
     net.eval()
     moved = x * torch.tensor([-1.0, -1.0, 1.0, 1.0])
     torch.testing.assert_close(net(moved), net(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_search_refuses_targets_whose_offset_hides_them() -> None:
+    x, label = images()
+    y = 1e8 + label[:, None].double()
+    with pytest.raises(ValueError, match=r"a mean of 1e\+08, 1,000 times .*subtract it"):
+        find_symmetry((x, y), GroupSet(z2()), task="regression", progress=False)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_a_search_does_not_depend_on_the_units_of_its_targets(
+    factor: float, weighted: bool
+) -> None:
+    """y = Σx obeys permutations; its network answers in the units of its targets.
+
+    Rounding grows during training: the same data plus 3 change log-likelihoods by 0.02.
+    """
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 1, 5, generator=random)
+    y = x.sum(2) + 0.2 * torch.randn(200, 1, generator=random)
+    weights = torch.ones(200) if weighted else None
+    settings = FindSettings(epochs=8, width=8, looks=1)
+    options = {"settings": settings, "task": "regression", "weights": weights, "progress": False}
+    found = [
+        find_symmetry((a, b), GroupSet(permutations(5), trivial()), **options)  # type: ignore[arg-type]
+        for a, b in ((x, y), (x / factor, factor * (y + 3.0)))
+    ]
+    assert found[0].verdict == found[1].verdict == "s5"
+    for one, other in zip(*(f.consequences for f in found), strict=True):
+        assert one.nll == pytest.approx(other.nll, abs=0.06)
+        assert one.r2 == pytest.approx(other.r2, abs=0.02)
+    with torch.no_grad():
+        plain, other = found[0].network(x), found[1].network(x / factor) / factor - 3.0
+    assert r_squared(other, y) == pytest.approx(r_squared(plain, y), abs=0.02)
 
 
 @pytest.mark.parametrize("name", ["1e-6", "+1e8"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.training._weights import BETAS, EPSILON, FLUSH_EVERY, WeightStep
+from groupella.training._weights import BETAS, EPSILON, FLUSH_EVERY, Adam, WeightStep
 
 
 def test_weights_follow_a_rise_of_their_precision_at_once() -> None:
@@ -75,3 +75,27 @@ def test_nothing_stays_subnormal_and_nothing_else_changes(dtype: torch.dtype) ->
     for values in (weight.detach(), *step.optimiser.state[weight].values()):
         subnormal = (values != 0) & (values.abs() < torch.finfo(dtype).tiny)
         assert not bool(subnormal.any())
+
+
+def test_adam_has_the_bits_of_torch_and_goes_on_from_its_state() -> None:
+    generator = torch.Generator().manual_seed(0)
+    kinds = [((30, 4), torch.float32), ((5,), torch.float64), ((), torch.float32)]
+    start = [torch.randn(shape, generator=generator).to(dtype) for shape, dtype in kinds]
+    mine, theirs = ([nn.Parameter(w.clone()) for w in start] for _ in range(2))
+    ours = Adam(mine)
+    truth = torch.optim.Adam(theirs, betas=BETAS, eps=EPSILON, fused=True)
+    for number in range(8):
+        if number == 4:  # each continues from the state of the other
+            states = ours.state_dict()["state"], truth.state_dict()
+            truth.load_state_dict({**states[1], "state": states[0]})
+            ours = Adam(mine)
+            ours.load_state_dict(states[1])
+        for one, other in zip(mine, theirs, strict=True):
+            one.grad = torch.randn(one.shape, generator=generator).to(one.dtype)
+            other.grad = one.grad.clone()
+        mine[2].grad = theirs[2].grad = None if number < 2 else mine[2].grad
+        truth.param_groups[0]["lr"] = 0.01 / (number + 1)
+        truth.step()
+        ours.step(0.01 / (number + 1))
+        for one, other in zip(mine, theirs, strict=True):
+            assert torch.equal(one, other)

@@ -15,6 +15,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
+from groupella.nn._subsampled import Choose, subsampled_conv
 from groupella.nn.circular import add_kernels
 from groupella.nn.paths import Convolution
 from groupella.nn.paths.conv import torus_conv
@@ -24,17 +25,30 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 def is_plain(path: nn.Module) -> bool:
     """Whether a call of the path is its filter's convolution, and nothing else would notice."""
+    torus = getattr(path, "padding", "circular") == "circular"
+    return torus and _promises(type(path)) and not is_watched(path)  # type: ignore[arg-type]
+
+
+def is_watched(path: nn.Module) -> bool:
+    """Whether a call of the path does more than its class says, for instance calls a hook."""
     return (
-        _promises(type(path))  # type: ignore[arg-type]
-        and not any(getattr(path, name) for name in _HOOKS)
-        and "forward" not in vars(path)
-        and getattr(path, "_compiled_call_impl", None) is None
-        and not nn.modules.module._has_any_global_hook()  # type: ignore[no-untyped-call]
+        any(getattr(path, name) for name in _HOOKS)
+        or "forward" in vars(path)
+        or getattr(path, "_compiled_call_impl", None) is not None
+        or nn.modules.module._has_any_global_hook()  # type: ignore[no-untyped-call]
     )
 
 
-def convolve(x: Tensor, paths: Iterable[nn.Module], bias: Tensor | None = None) -> Tensor:
-    """The sum of those paths, and of a further `bias` (C'·F',), by one convolution."""
+def convolve(
+    x: Tensor,
+    paths: Iterable[nn.Module],
+    bias: Tensor | None = None,
+    choose: Choose | None = None,
+) -> Tensor:
+    """The sum of those paths, and of a further `bias` (C'·F',), by one convolution.
+
+    With `choose`, sub-sampled to the phases that it chooses.
+    """
     filters = []
     for path in paths:
         assert isinstance(path, Convolution)
@@ -42,6 +56,8 @@ def convolve(x: Tensor, paths: Iterable[nn.Module], bias: Tensor | None = None) 
         own = path.filter_bias()
         if own is not None:
             bias = own if bias is None else bias + own
+    if choose is not None:
+        return subsampled_conv(x, add_kernels(filters), bias, choose)
     return torus_conv(x, add_kernels(filters), bias)
 
 

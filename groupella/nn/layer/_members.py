@@ -5,6 +5,10 @@ a dense map in basis form, the trivial member is the free path. With increments 
 what its member adds to the strictly smaller subspaces. Where dense members are among them,
 kernels are expanded to matrices on the lattice so that all subspaces can be compared; increments
 that are convolutions become kernels again, unless their symmetry is known by generators only.
+
+A dense basis is for small lattices. Where it would have more than 2²⁷ numbers, a member without
+translations gets filters of the layer's kernel size, tied along its orbits. They are no increment:
+they contain the convolutions of larger groups, and overlap with them.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from groupella.bases import Basis, KernelBasis, equivariant_basis, increments, kernel_basis
-from groupella.groups import GroupSet, Symmetry, is_inside
+from groupella.groups import FeatureSpace, GroupSet, Symmetry, is_inside
 from groupella.nn.paths import Path
 
 from ._embedding import Embedding
 from ._names import Spaces, make_path, parsed_free
+
+LARGEST_BASIS = 2**27  # numbers, of the dense maps that obey a group
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,9 @@ def increment_paths(
     groups: GroupSet, spaces: Spaces, free: str, independent: bool = False
 ) -> Members:
     """One path for every non-empty orthogonal increment."""
-    symmetries = {s.name: s for s in groups if not s.is_trivial}
+    named = {s.name: s for s in groups if not s.is_trivial}
+    symmetries = {n: s for n, s in named.items() if not is_tied(s, spaces.input, spaces.inner)}
+    tied = {n: s for n, s in named.items() if n not in symmetries}
     trivial = tuple(s.name for s in groups if s.is_trivial)
     found: dict[str, Path] = {}
     subspaces: dict[str, tuple[str, ...]] = {}
@@ -60,8 +68,13 @@ def increment_paths(
             symmetry = symmetries.get(name) or groups.join(*name.split("&"))
             found[name] = _path(parts[name], symmetry, spaces, embedding)
             containing = [m for m in symmetries if name in parts.inside(m)]
+            containing += [m for m, s in tied.items() if is_inside(s, symmetry)]
             subspaces[name] = tuple(m for m in groups.names if m in (*containing, *trivial))
         overlapping, dependent = parts.overlapping, parts.rows - parts.rank
+    for name, symmetry in tied.items():
+        overlapping += tuple((name, other) for other in found)
+        found[name] = _path(None, symmetry, spaces)
+        subspaces[name] = members_containing(groups, found[name])
     for name in trivial:
         found[name], subspaces[name] = make_path(*parsed_free(free), spaces), (name,)
     order = [*(n for n in groups.names if n in found), *(n for n in found if n not in groups)]
@@ -87,6 +100,16 @@ def members_containing(
         if inside:
             found.append(member.name)
     return tuple(found)
+
+
+def chain(groups: GroupSet, first: Symmetry | None = None) -> list[Symmetry]:
+    """Members with translations, each inside the one before it, from the largest or the `first`."""
+    moving = [s for s in groups if s.is_catalogue and s.translations]
+    found = [] if first is None or first not in moving else [first]
+    for symmetry in sorted(moving, key=lambda s: -len(s.point)):
+        if not found or (symmetry != found[-1] and is_inside(symmetry, found[-1])):
+            found.append(symmetry)
+    return found
 
 
 def strictest(subspaces: Mapping[str, Collection[str]]) -> tuple[str, ...]:
@@ -138,10 +161,22 @@ def _path(
             basis = embedding.kernels(basis) or basis
         convolves = isinstance(basis, KernelBasis)
     if not convolves:
-        return make_path("DENSE", "", spaces, symmetry, basis)
+        tied = basis is None and is_tied(symmetry, spaces.input, spaces.inner)
+        return make_path("TIED" if tied else "DENSE", "", spaces, symmetry, basis)
     # Plain where every kernel is allowed: its factors are smaller than those of a basis.
     every = len(symmetry.point) <= 1 if basis is None else basis.dim == basis.size
     return make_path("CONV" if every else "GCONV", "", spaces, symmetry, basis)
+
+
+def is_tied(symmetry: Symmetry, space_in: FeatureSpace, space_out: FeatureSpace) -> bool:
+    """Whether the path of a member is one of tied filters, because a dense basis is too large."""
+    lattice = space_in.lattice
+    if not symmetry.is_catalogue or symmetry.translations or symmetry.is_trivial:
+        return False
+    if not lattice.dim or lattice != space_out.lattice:
+        return False
+    pairs = space_in.size * space_out.size // (space_in.channels * space_out.channels)
+    return pairs * pairs // symmetry.order(lattice) > LARGEST_BASIS
 
 
 def _convolves(symmetry: Symmetry, spaces: Spaces) -> bool:

@@ -8,6 +8,9 @@ GCONV                    one path for every member with translations and a point
                          GCONV:p4; variants full, pointwise, separable, depthwise, pairwise, uniform
 S-GCONV                  GCONV with sparse filters on the group, for the same members
 DENSE                    one dense path for every member without translations, or DENSE:c4
+TIED                     filters with the support of the layer's kernel size, tied along the orbits
+                         of every member without translations, or TIED:c4; TIED:trivial is a
+                         locally connected path
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from groupella.bases import Basis
+from groupella.bases import Basis, Padding
 from groupella.groups import FeatureSpace, GroupSet, Symmetry
 from groupella.nn.paths import (
     Conv,
@@ -33,6 +36,7 @@ from groupella.nn.paths import (
     SparseConv,
     SparseFC,
     SparseGroupConv,
+    TiedFilter,
     UniformConv,
 )
 
@@ -54,8 +58,8 @@ class Kind:
         the path then takes a `symmetry`. None for a kind that takes no member.
     variants
         What may follow a slash, and what to call instead of `make`.
-    has_site_bias
-        Whether it takes the layer's `site_bias`.
+    has_padding
+        Whether it takes the layer's `padding`.
     """
 
     make: Callable[..., Path]
@@ -63,33 +67,44 @@ class Kind:
     has_kernel: bool = False
     obeys: tuple[Callable[[Symmetry], bool], str] | None = None
     variants: Mapping[str, Callable[..., Path]] = field(default_factory=dict)
-    has_site_bias: bool = False
+    has_padding: bool = False
 
 
+_STAGES = ("separable", "depthwise", "pairwise", "uniform")  # variants made of several filters
 _ROTATES = (
     lambda s: s.translations and len(s.point) > 1,
     "with translations and a point group",
 )
 
+
+def _tied(
+    space_in: FeatureSpace, space_out: FeatureSpace, *, kernel_size: Any, **options: Any
+) -> TiedFilter:
+    """The support is the layer's kernel size, or what of it fits the lattice."""
+    sides = space_in.lattice.shape
+    wanted = (kernel_size,) * len(sides) if isinstance(kernel_size, int) else kernel_size
+    support = tuple(min(k, n - (n + 1) % 2) for k, n in zip(wanted, sides, strict=True))
+    return TiedFilter(space_in, space_out, support=support, **options)
+
+
 PATHS: dict[str, Kind] = {
-    "FC": Kind(FullyConnected, free=True, has_site_bias=True),
+    "FC": Kind(FullyConnected, free=True),
     "F-FC": Kind(
         FactoredFC,
         free=True,
-        has_site_bias=True,
         variants={"lattice": FactoredFC, "group": partial(FactoredFC, over="group")},
     ),
     "S-FC": Kind(
         SparseFC,
         free=True,
-        has_site_bias=True,
         variants={"lattice": SparseFC, "group": partial(SparseFC, over="group")},
     ),
-    "CONV": Kind(Conv, has_kernel=True),
+    "CONV": Kind(Conv, has_kernel=True, has_padding=True),
     "S-CONV": Kind(SparseConv, has_kernel=True),
     "GCONV": Kind(
         GroupConv,
         has_kernel=True,
+        has_padding=True,
         obeys=_ROTATES,
         variants={
             "full": GroupConv,
@@ -105,6 +120,15 @@ PATHS: dict[str, Kind] = {
         DenseBasis,
         obeys=(lambda s: not s.translations and not s.is_trivial, "without translations"),
     ),
+    "TIED": Kind(
+        _tied,
+        has_kernel=True,
+        has_padding=True,
+        obeys=(
+            lambda s: s.is_catalogue and not s.translations and not s.is_trivial,
+            "of the catalogue without translations",
+        ),
+    ),
 }
 
 
@@ -117,7 +141,7 @@ class Spaces:
     outer: FeatureSpace
     kernel_size: int | tuple[int, ...]
     paper_biases: bool
-    site_bias: bool = False
+    padding: Padding = "circular"
 
 
 @dataclass(frozen=True)
@@ -173,8 +197,6 @@ def make_path(
     """A path of that kind; one without symmetry maps straight to the pooled lattice."""
     chosen = PATHS[kind]
     options: dict[str, Any] = {"paper_biases": spaces.paper_biases}
-    if chosen.has_site_bias:
-        options["site_bias"] = spaces.site_bias
     if chosen.has_kernel:
         options["kernel_size"] = spaces.kernel_size
     if chosen.obeys is not None:
@@ -182,6 +204,13 @@ def make_path(
         if basis is not None:
             options["basis"] = basis
     make = chosen.variants.get(variant, chosen.make)
+    if spaces.padding != "circular" and not chosen.free:
+        if not chosen.has_padding or variant in _STAGES:
+            raise ValueError(
+                f"padding={spaces.padding!r} is for CONV, GCONV, GCONV/pointwise and TIED, and not "
+                f"for {kind}{'/' + variant if variant else ''}, which obeys the torus"
+            )
+        options["padding"] = spaces.padding
     return make(spaces.input, spaces.outer if chosen.free else spaces.inner, **options)
 
 

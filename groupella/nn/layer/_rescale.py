@@ -43,13 +43,15 @@ def rescale(layer: ResidualPathway, factor: Tensor, shift: Tensor) -> None:
         raise ValueError("constants are not invariant on this fibre, so no shift can be folded")
     for path in layer.paths.values():
         _rescale_path(path, factor)
+    for offset in layer.offsets.values():
+        offset.offset.mul_(factor[:, None])  # type: ignore[operator]
     layer.bias.mul_(factor[:, None]).add_(shift[:, None] * constant.to(shift))
 
 
 def _rescale_path(path: Any, factor: Tensor) -> None:
     last = list(path.stages.values())[-1] if hasattr(path, "stages") else path
-    weight = last.theta1 if hasattr(last, "theta1") else last.weight
-    for tensor in (weight, getattr(last, "bias", None), getattr(last, "site_bias", None)):
+    first = (last.theta1,) if hasattr(last, "theta1") else getattr(last, "weights", (last.weight,))
+    for tensor in (*first, getattr(last, "bias", None)):
         if tensor is not None:
             spread = factor.repeat_interleave(tensor.shape[0] // len(factor))
             tensor.mul_(spread.view(-1, *[1] * (tensor.dim() - 1)))

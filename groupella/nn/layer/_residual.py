@@ -1,38 +1,51 @@
 """The residual-pathway layer: a sum of paths, one for every group of a set.
 
-    y = Σ_paths path(x) + bias
+    y = Σ_paths (path(x) + offset of the path) + bias
 
 with no factor in the forward pass: the weights of the paths and their priors determine how much a
-layer uses each path. With stride 2 the paths that keep the lattice are summed; their sum chooses a
-polyphase component for each sample and is sub-sampled to it. Paths that map straight to the pooled
-lattice (FC, F-FC, S-FC) are added after, then the bias. So the layer is exactly equivariant to a
-member when only the paths of its subspace are left.
+layer uses each path. An offset is what the path's group leaves unchanged (`_offsets.py`). With
+a stride the paths that keep the lattice are summed; their sum chooses a polyphase component for
+each sample and is sub-sampled to it. Paths that map straight to the pooled lattice (FC, F-FC, S-FC)
+are added after, then offsets and bias. So the layer is exactly equivariant to a member when only
+the paths of its subspace are left.
 
-Unless curvature is recorded, all paths that are convolutions are computed as one (`_fusion.py`).
+Unless curvature is recorded, all paths that are convolutions are computed as one (`_fusion.py`) and
+those that were taken out are not computed (`_silence.py`).
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
+from groupella.bases import Padding
 from groupella.groups import FeatureSpace, GroupSet, Symmetry
 from groupella.nn._constant import Constant
 from groupella.nn._invariants import invariant_vectors
 from groupella.nn.paths import Path, Sparse, is_stationary, stationary_part
-from groupella.nn.paths._common import GAIN, check_input
-from groupella.nn.pooling import PolyphasePool, take_phase
+from groupella.nn.paths._common import GAIN, check_input, check_padding
+from groupella.nn.pooling import PolyphasePool
 from groupella.nn.pooling._phases import Norm
 from groupella.nn.shared_maps import BiasMap, SharedLinearMap, record, recording
 
 from ._fusion import accumulate, convolve, is_plain
-from ._members import Members, increment_paths, member_paths, members_containing, strictest
+from ._members import (
+    Members,
+    chain,
+    increment_paths,
+    member_paths,
+    members_containing,
+    strictest,
+)
 from ._names import Spaces, make_path, parsed_free, planned
+from ._offsets import offsets_of
+from ._silence import is_constant, is_silent
 
 Init = Literal["earn", "balanced"]
 PathMaker: TypeAlias = Callable[[FeatureSpace, FeatureSpace], Path]
@@ -55,12 +68,14 @@ class ResidualPathway(nn.Module):
     paths
         `None`: one path per member. Translations ⋊ K become a group convolution (a plain one where
         K is trivial and nothing is subtracted), groups without translations and groups given by
-        generators a dense basis, the trivial member the `free` path. Or names, such as
+        generators a dense basis (filters tied along orbits, where that is too large), the trivial
+        member the `free` path. Or names, such as
         "F-FC+CONV+GCONV/pointwise" (see `groupella.nn.layer.PATHS`). Or a mapping of names to
         paths, or to functions that make one from (space_in, space_out), where space_out is on the
         input lattice.
     stride
-        1, or 2 to halve every side of the lattice; `space_out` is on the halved lattice.
+        1, or a number that divides every side of the lattice; `space_out` is on the smaller one. A
+        group set without translations also takes sides of one site more.
     init
         Initial weights. "balanced" gives all paths the same share of a Kaiming layer's output
         variance. "earn" gives all of it to the strictest paths and 0.03 of their scale to the
@@ -80,14 +95,20 @@ class ResidualPathway(nn.Module):
         F-FC one per channel on the intermediate value and one per site, S-FC and CONV one per
         channel (and fibre component), GCONV one per channel and stage. Those of FC and F-FC are not
         invariant; they belong to the path and are removed with it.
-    site_bias
-        Give the free paths FC, F-FC and S-FC a bias per channel, fibre component and site, unless
-        `bias` is off or `paper_biases` on. It has a prior of its own and is removed with its path:
-        offsets that differ between sites break every symmetry that moves sites.
+    offsets
+        Let every path add what its own group leaves unchanged and nothing stricter does: a free
+        path one number per channel, fibre component and site, so that offsets of sites are not
+        taken for noise. An offset has a prior of its own and is removed with its path. Without
+        effect if `bias` is off or `paper_biases` on.
     free
         The path of the trivial member: "F-FC", "FC", "S-FC" or "F-FC/group".
     norm
-        The norm that selects the phase at stride 2, see `groupella.nn.pooling.PolyphasePool`.
+        The norm that selects the phase of a stride, see `groupella.nn.pooling.PolyphasePool`.
+    padding
+        "circular": the lattice is a torus. "zeros": what lies outside of the image is zero, for the
+        paths CONV, GCONV and TIED. Paths of groups with translations then commute with their point
+        group exactly, and with shifts as far as nothing meets the border; `subspaces` and `strict`
+        count them all the same. `groupella.testing.equivariance_error` measures the difference.
 
     Attributes
     ----------
@@ -95,6 +116,8 @@ class ResidualPathway(nn.Module):
         The modules by name.
     subspaces
         For each path, the members whose subspace contains it.
+    offsets
+        For each path with an offset, the module that gives it.
     stationary
         For each sparse path, the members whose subspace contains it once its lengthscales are
         zero: it is then constant on the sites, and not zero.
@@ -123,9 +146,10 @@ class ResidualPathway(nn.Module):
         kernel_size: int | Sequence[int] = 3,
         bias: bool = True,
         paper_biases: bool = False,
-        site_bias: bool = False,
+        offsets: bool = True,
         free: str = "F-FC",
         norm: Norm = "inf",
+        padding: Padding = "circular",
     ) -> None:
         super().__init__()
         check_groups(groups)
@@ -137,12 +161,11 @@ class ResidualPathway(nn.Module):
         parsed_free(free)
         self.space_in, self.space_out, self.groups = space_in, space_out, groups
         self.stride, self.init = stride, init
-        self.pool = PolyphasePool(inner, norm) if stride == 2 else None
+        self.padding = check_padding("ResidualPathway", padding)
+        self.pool = PolyphasePool(inner, norm, chain(groups), stride) if stride > 1 else None
         size = kernel_size if isinstance(kernel_size, int) else tuple(kernel_size)
         self._vectors = Constant(invariant_vectors(space_out))
-        invariants = space_out.channels * self._vectors.shape[0]
-        offsets = site_bias and bias and not paper_biases and invariants < space_out.size
-        spaces = Spaces(space_in, inner, space_out, size, paper_biases, offsets)
+        spaces = Spaces(space_in, inner, space_out, size, paper_biases, padding)
         if increments not in (True, False, "independent"):
             raise ValueError(
                 f"ResidualPathway: increments is True, False or 'independent', got {increments!r}"
@@ -161,10 +184,20 @@ class ResidualPathway(nn.Module):
             for name, path in made.paths.items()
             if isinstance(path, Sparse)
         }
+        own_bias = bias and not paper_biases
         self.bias = (
             nn.Parameter(torch.zeros(space_out.channels, self._vectors.shape[0]))
-            if bias and not paper_biases and invariants
+            if own_bias and self._vectors.shape[0]
             else None
+        )
+        # Linear maps may obey more than their group says, a change of sign, which no offset obeys.
+        own = {
+            name: path
+            for name, path in made.paths.items()
+            if set(made.subspaces[name]) <= {*members_containing(groups, path)}
+        }
+        self.offsets = nn.ModuleDict(
+            offsets_of(space_out, own, self._vectors.array) if own_bias and offsets else {}
         )
         self.reset_parameters()
 
@@ -194,48 +227,79 @@ class ResidualPathway(nn.Module):
             path = self.paths[name]
             assert isinstance(path, Path)
             path.reset_parameters(GAIN * scale)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        for constant in (self.bias, *self.offsets.parameters()):
+            if constant is not None:
+                nn.init.zeros_(constant)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
         _check_dtype(self, x)
-        plain = [] if recording() else [p for p in self.paths.values() if is_plain(p)]
-        bias = None if self.bias is None else self._spread(self.bias)
+        constant = [] if recording() else [p for p in self.paths.values() if is_constant(p)]
+        if len(constant) == len(self.paths):
+            constant = constant[1:]
+        left = [p for p in self.paths.values() if p not in constant]
+        plain = [] if recording() else [p for p in left if is_plain(p)]
+        bias = self.constant()
         # Added before the pooling, a bias would influence the choice of the phase.
         inside = bias if plain and self.pool is None else None
         if inside is not None:
             inside = inside.flatten() if inside.numel() == len(inside) else None
-        inner, outer = self._sums(x, plain, inside)
-        if self.pool is not None and inner is not None:
-            inner = take_phase(inner, self.pool.choose(inner))
+        inner, outer = self._sums(x, constant, plain, inside)
         terms = [y for y in (inner, outer) if y is not None]
         y = terms[0] if len(terms) == 1 else terms[0] + terms[1]
         if bias is not None and inside is None:
             y = y + bias
-            record(self, "bias", x, y)
+            if self.bias is not None:
+                record(self, "bias", x, y)
+            for offset in self.offsets.values():
+                record(offset, "offset", x, y)
         return y
 
-    def _sums(
-        self, x: Tensor, plain: Sequence[nn.Module], bias: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The sums of the paths on the input lattice, and of those straight to the output's.
+    def constant(self, paths: Collection[str] | None = None) -> Tensor | None:
+        """The bias and the offsets, all or of some paths: (C'·F', *lattice), or 1s for its sides.
 
-        Those in `plain` are one convolution, with that `bias`.
+        None where there is neither.
+        """
+        parts = [] if self.bias is None else [self._spread(self.bias)]
+        parts += [b() for name, b in self.offsets.items() if paths is None or name in paths]
+        return functools.reduce(torch.add, parts) if parts else None
+
+    def _sums(
+        self,
+        x: Tensor,
+        constant: Sequence[nn.Module],
+        plain: Sequence[nn.Module],
+        bias: Tensor | None,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The pooled sum of the paths on the input lattice, and that of those to the output's.
+
+        Those in `constant` are the same for every sample. Those in `plain` are one convolution,
+        with that `bias`.
         """
         sums: list[Tensor | None] = [None, None]
         for path in self.paths.values():
-            if path in plain:
+            if path in plain or (path in constant and is_silent(path)):
                 continue
             assert isinstance(path, Path)
-            place = int(self.stride == 2 and path.space_out.lattice == self.space_out.lattice)
-            before = sums[place]
-            sums[place] = path(x) if before is None else before + path(x)
+            place = int(self.stride > 1 and path.space_out.lattice == self.space_out.lattice)
+            before, y = sums[place], path(x[:1].detach() if path in constant else x)
+            sums[place] = y if before is None else before + y
+        pool = self.pool
+        if (
+            plain
+            and sums[0] is None
+            and pool is not None
+            and self.stride == 2
+            and not pool.is_fixed
+        ):
+            return convolve(x, plain, bias, pool.choose), sums[1]
         if plain:
             # After the others, so that its gradient comes first and those of x add up in the layout
             # of x: elsewhere the next backward pass is slow.
             y = convolve(x, plain, bias)
             sums[0] = y if sums[0] is None else accumulate(y, sums[0])
+        if self.pool is not None and sums[0] is not None:
+            sums[0] = self.pool.take(sums[0], self.pool.choose(sums[0]))
         return sums[0], sums[1]
 
     def _spread(self, bias: Tensor) -> Tensor:
@@ -245,7 +309,7 @@ class ResidualPathway(nn.Module):
         return spread.view(-1, *vectors.shape[2:])
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
-        """The map of the bias, ∂y/∂b(c, i) = v_i; the paths have their own."""
+        """The map of the bias, ∂y/∂b(c, i) = v_i; paths and offsets have their own."""
         if self.bias is None:
             return {}
         vectors = self._vectors.like(self.bias)
@@ -291,6 +355,10 @@ class ResidualPathway(nn.Module):
         layer = self.only([path for path in self.paths if path in inside or path in constant])
         for path in constant:
             layer.paths[path] = stationary_part(self.paths[path])
+        layer.offsets = nn.ModuleDict({n: b for n, b in layer.offsets.items() if n in inside})
+        if self.pool is not None:
+            smaller = chain(self.groups, self.groups[name])
+            layer.pool = PolyphasePool(self.pool.space_in, self.pool.norm, smaller, self.stride)
         return layer
 
     def only(self, names: Sequence[str]) -> ResidualPathway:
@@ -302,6 +370,7 @@ class ResidualPathway(nn.Module):
         layer._modules = dict(self._modules)
         layer._parameters = dict(self._parameters)
         layer.paths = nn.ModuleDict({n: p for n, p in self.paths.items() if n in names})
+        layer.offsets = nn.ModuleDict({n: b for n, b in self.offsets.items() if n in names})
         layer.subspaces = {n: m for n, m in self.subspaces.items() if n in names}
         layer.stationary = {n: m for n, m in self.stationary.items() if n in names}
         pairs = (p for p in self.overlapping if p[0] in names and p[1] in names)
@@ -356,12 +425,14 @@ def _checked(
                 f"ResidualPathway: {name} carries the ambient symmetry {space.ambient}, the group "
                 f"set has {groups.ambient}; make both spaces with groups.space(...)"
             )
-    if stride not in (1, 2):
-        raise ValueError(f"ResidualPathway: stride is 1 or 2, got {stride!r}")
+    if isinstance(stride, bool) or not isinstance(stride, int) or stride < 1:
+        raise ValueError(f"ResidualPathway: stride is a positive whole number, got {stride!r}")
     if stride == 1 and not space_out.lattice.dim:
         return space_out
     inner = space_out.with_lattice(space_in.lattice)
-    expected = PolyphasePool(inner).space_out.lattice if stride == 2 else space_in.lattice
+    expected = space_in.lattice
+    if stride > 1:
+        expected = PolyphasePool(inner, stride=stride).space_out.lattice
     if space_out.lattice != expected:
         raise ValueError(
             f"ResidualPathway: with stride={stride} the lattice {space_in.lattice.shape} becomes "

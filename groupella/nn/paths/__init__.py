@@ -20,3 +20,4 @@ from .separable import SeparableGroupConv as SeparableGroupConv
 from .sparse_conv import SparseConv as SparseConv
 from .sparse_fc import SparseFC as SparseFC
 from .sparse_group_conv import SparseGroupConv as SparseGroupConv
+from .tied import TiedFilter as TiedFilter

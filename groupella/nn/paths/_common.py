@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
+from groupella.bases import Padding
 from groupella.groups import FeatureSpace, Symmetry
-from groupella.nn.shared_maps import BiasMap, SharedLinearMap, exact_blocks, record
+from groupella.nn.shared_maps import BiasMap, SharedLinearMap, record
 
 # The gain of a He ("Kaiming") layer followed by a ReLU.
 GAIN = 2.0**0.5
@@ -53,9 +54,16 @@ def check_convolution(
     if len(window) != dim or any(k < 1 or k % 2 == 0 for k in window):
         raise ValueError(
             f"{path}: kernel_size must be odd, one number or {dim} for this lattice, "
-            f"got {kernel_size}"
+            f"got {kernel_size}; a window of even size has no centre to turn or reflect it about"
         )
     return window
+
+
+def check_padding(path: str, padding: Padding) -> Padding:
+    """The padding, or a ValueError."""
+    if padding not in get_args(Padding):
+        raise ValueError(f"{path}: padding must be 'circular' or 'zeros', got {padding!r}")
+    return padding
 
 
 def check_input(space: FeatureSpace, x: Tensor) -> None:
@@ -69,23 +77,6 @@ def check_input(space: FeatureSpace, x: Tensor) -> None:
 
 def new_bias(shape: int | Sequence[int], wanted: bool) -> nn.Parameter | None:
     return nn.Parameter(torch.zeros(shape)) if wanted else None
-
-
-def add_site_bias(path: Any, x: Tensor, y: Tensor) -> Tensor:
-    """y (N, *space_out.shape) plus the path's bias per channel, component and site, if any."""
-    if path.site_bias is None:
-        return y
-    y = y + path.site_bias
-    record(path, "site_bias", x, y)
-    return y
-
-
-def site_bias_map(bias: Tensor | None) -> dict[str, SharedLinearMap]:
-    """Its map: the exact block, by channels or only the diagonal where that is too large."""
-    if bias is None:
-        return {}
-    blocks = exact_blocks(bias.shape)
-    return {"site_bias": BiasMap("site_bias", lambda g: g.flatten(1), blocks=blocks)}
 
 
 def draw(weight: Tensor, std: float, *biases: Tensor | None) -> None:

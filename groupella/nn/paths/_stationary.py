@@ -43,14 +43,9 @@ def is_stationary(path: nn.Module) -> bool:
 
 
 def stationary_part(path: Module) -> Module:
-    """A copy of a sparse path with lengthscales of zero and without a bias for each site.
-
-    Its other parameters are shared.
-    """
+    """A copy of a sparse path with lengthscales of zero; its other parameters are shared."""
     part = copy.copy(path)
     part._parameters = dict(path._parameters)
-    if "site_bias" in part._parameters:
-        part._parameters["site_bias"] = None
     for name, role in part.hyperparameters.items():  # type: ignore[union-attr, operator]
         omega = part._parameters[name] if role == "lengthscale" else None
         if omega is not None:

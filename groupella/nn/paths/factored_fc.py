@@ -19,15 +19,7 @@ from groupella.groups import FeatureSpace, Symmetry, trivial
 from groupella.nn._layout import block_major, block_product
 from groupella.nn.shared_maps import BiasMap, BlockMap, SharedLinearMap, Sharing, record
 
-from ._common import (
-    GAIN,
-    add_site_bias,
-    check_input,
-    check_spaces,
-    draw,
-    new_bias,
-    site_bias_map,
-)
+from ._common import GAIN, check_input, check_spaces, draw, new_bias
 
 Points = Literal["lattice", "group"]
 
@@ -46,9 +38,6 @@ class FactoredFC(nn.Module):
     paper_biases
         Add the biases of the published code: one per output channel c' on every z(c', c), and one
         per output point p'.
-    site_bias
-        Add one bias per channel, fibre component and site: no symmetry leaves it unchanged, so it
-        belongs to this path and is removed with it.
     """
 
     def __init__(
@@ -59,7 +48,6 @@ class FactoredFC(nn.Module):
         over: Points = "lattice",
         sharing: Sharing = "auto",
         paper_biases: bool = False,
-        site_bias: bool = False,
     ) -> None:
         super().__init__()
         check_spaces("FactoredFC", space_in, space_out)
@@ -72,14 +60,13 @@ class FactoredFC(nn.Module):
         self.theta2 = nn.Parameter(torch.empty(c_out, c, p))
         self.channel_bias = new_bias(c_out, paper_biases)
         self.point_bias = new_bias(p_out, paper_biases)
-        self.site_bias = new_bias(space_out.shape, site_bias)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
         """Draw new weights; θ₂ keeps the variance, so that a small gain affects y and not z."""
         _, c, p = self.theta2.shape
         draw(self.theta2, p**-0.5, self.channel_bias)
-        draw(self.theta1, gain * c**-0.5, self.point_bias, self.site_bias)
+        draw(self.theta1, gain * c**-0.5, self.point_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -98,10 +85,10 @@ class FactoredFC(nn.Module):
         if self.point_bias is not None:
             y = y + self.point_bias
             record(self, "point_bias", z, y)
-        return add_site_bias(self, x, y.reshape(x.shape[0], *self.space_out.shape))
+        return y.reshape(x.shape[0], *self.space_out.shape)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
-        maps = factor_maps(self.theta1, self.theta2, self.sharing) | site_bias_map(self.site_bias)
+        maps = factor_maps(self.theta1, self.theta2, self.sharing)
         if self.channel_bias is not None:
             maps["channel_bias"] = BiasMap.of_features("channel_bias", len(self.channel_bias))
         if self.point_bias is not None:

@@ -16,15 +16,7 @@ from torch.nn import functional as F
 from groupella.groups import FeatureSpace, Symmetry, trivial
 from groupella.nn.shared_maps import BiasMap, LinearMap, SharedLinearMap, record
 
-from ._common import (
-    GAIN,
-    add_site_bias,
-    check_input,
-    check_spaces,
-    draw,
-    new_bias,
-    site_bias_map,
-)
+from ._common import GAIN, check_input, check_spaces, draw, new_bias
 
 
 class FullyConnected(nn.Module):
@@ -36,9 +28,6 @@ class FullyConnected(nn.Module):
         Features of one group set, on any two lattices.
     paper_biases
         Add one bias per channel and site, as the published code does.
-    site_bias
-        Add one bias per channel, fibre component and site: no symmetry leaves it unchanged, so it
-        belongs to this path and is removed with it.
     """
 
     def __init__(
@@ -47,7 +36,6 @@ class FullyConnected(nn.Module):
         space_out: FeatureSpace,
         *,
         paper_biases: bool = False,
-        site_bias: bool = False,
     ) -> None:
         super().__init__()
         check_spaces("FullyConnected", space_in, space_out)
@@ -55,11 +43,10 @@ class FullyConnected(nn.Module):
         self.symmetry: Symmetry = trivial()
         self.weight = nn.Parameter(torch.empty(space_out.size, space_in.size))
         self.bias = new_bias(space_out.shape, paper_biases)
-        self.site_bias = new_bias(space_out.shape, site_bias)
         self.reset_parameters()
 
     def reset_parameters(self, gain: float = GAIN) -> None:
-        draw(self.weight, gain * self.space_in.size**-0.5, self.bias, self.site_bias)
+        draw(self.weight, gain * self.space_in.size**-0.5, self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
@@ -68,13 +55,12 @@ class FullyConnected(nn.Module):
         if self.bias is not None:
             y = y + self.bias
             record(self, "bias", x, y)
-        return add_site_bias(self, x, y)
+        return y
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         size = self.space_out.size
         maps: dict[str, SharedLinearMap] = {
             "weight": LinearMap("weight", self.space_in.size, size),
-            **site_bias_map(self.site_bias),
         }
         if self.bias is not None:
             maps["bias"] = BiasMap.of_features("bias", size)

@@ -19,13 +19,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from groupella.bases import KernelBasis, kernel_basis
+from groupella.bases import KernelBasis, Padding, kernel_basis
 from groupella.groups import FeatureSpace, Symmetry
 from groupella.nn._expansion import Expansion
 from groupella.nn.shared_maps import BasisMap, SharedLinearMap, record
 
-from ._common import GAIN, add_bias, check_convolution, check_input, draw, maps, new_bias
-from .conv import torus_conv
+from ._common import (
+    GAIN,
+    add_bias,
+    check_convolution,
+    check_input,
+    check_padding,
+    draw,
+    maps,
+    new_bias,
+)
+from .conv import padded_conv
 
 
 class GroupConv(nn.Module):
@@ -46,6 +55,9 @@ class GroupConv(nn.Module):
         A kernel basis to use instead of the whole equivariant space, such as an increment.
     paper_biases
         Add one bias per channel, equal on the fibre, as the published code does.
+    padding
+        "circular" or "zeros". With zeros around the image the path commutes with the point group as
+        before, and with shifts only as far as nothing meets the border.
 
     Raises
     ------
@@ -62,10 +74,12 @@ class GroupConv(nn.Module):
         *,
         pointwise: bool = False,
         basis: KernelBasis | None = None,
+        padding: Padding = "circular",
         paper_biases: bool = False,
     ) -> None:
         super().__init__()
         window = check_convolution("GroupConv", space_in, space_out, kernel_size, symmetry)
+        self.padding = check_padding("GroupConv", padding)
         self.space_in, self.space_out, self.symmetry = space_in, space_out, symmetry
         if basis is None:
             basis = kernel_basis(space_in, space_out, symmetry, window)
@@ -102,19 +116,21 @@ class GroupConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         check_input(self.space_in, x)
-        y = torus_conv(x, self.filter())
+        y = padded_conv(x, self.filter(), self.padding)
         record(self, "weight", x, y)
         return add_bias(self, x, y)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
         c_out, c, _ = self.weight.shape
         basis = self.basis.tensor(self.weight)
-        return maps(BasisMap("weight", basis, c, c_out, self.space_in.lattice.shape), self.bias)
+        sites = self.space_in.lattice.shape
+        return maps(BasisMap("weight", basis, c, c_out, sites, padding=self.padding), self.bias)
 
     def extra_repr(self) -> str:
         return (
             f"{self.space_in.shape} -> {self.space_out.shape}, {self.symmetry}, "
             f"kernel_size={self.basis.shape[3:]}, basis={self.basis.shape[0]}"
+            + (f", padding={self.padding!r}" if self.padding != "circular" else "")
         )
 
 

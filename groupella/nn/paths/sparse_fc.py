@@ -21,16 +21,7 @@ from groupella.nn._layout import block_major, block_product
 from groupella.nn.shared_maps import BiasMap, SharedLinearMap, Sharing, record, recording
 
 from ._anchors import fibre_orbits, grid_anchors, group_anchors, new_omega
-from ._common import (
-    GAIN,
-    add_bias,
-    add_site_bias,
-    check_input,
-    check_spaces,
-    draw,
-    new_bias,
-    site_bias_map,
-)
+from ._common import GAIN, add_bias, check_input, check_spaces, draw, new_bias
 from ._stationary import fixes_constants
 from .factored_fc import Points, channels_and_points, factor_maps
 
@@ -58,9 +49,6 @@ class SparseFC(nn.Module):
     paper_biases
         Add one bias per channel (and, over the lattice, fibre component), as the published code
         does.
-    site_bias
-        Add one bias per channel, fibre component and site: no symmetry leaves it unchanged, so it
-        belongs to this path and is removed with it.
     """
 
     def __init__(
@@ -73,7 +61,6 @@ class SparseFC(nn.Module):
         learn_positions: bool = False,
         sharing: Sharing = "auto",
         paper_biases: bool = False,
-        site_bias: bool = False,
     ) -> None:
         super().__init__()
         check_spaces("SparseFC", space_in, space_out)
@@ -103,7 +90,6 @@ class SparseFC(nn.Module):
             "positions2": "position",
         }
         self.bias = new_bias(c_out, paper_biases)
-        self.site_bias = new_bias(space_out.shape, site_bias)
         self.reset_parameters()
 
     def functions(self) -> tuple[Tensor, Tensor]:
@@ -126,7 +112,6 @@ class SparseFC(nn.Module):
             self.theta1,
             gain * (self.theta1.shape[1] * spread_power) ** -0.5,
             self.bias,
-            self.site_bias,
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -147,11 +132,10 @@ class SparseFC(nn.Module):
         if recording():
             slope = v @ self.anchors1.tangents(self.omega1, self.positions1).mT
             record(self, "omega1", z, y, BiasMap.of_tangents("omega1", slope.unsqueeze(1)))
-        y = add_bias(self, z, y).reshape(x.shape[0], *self.space_out.shape)
-        return add_site_bias(self, x, y)
+        return add_bias(self, z, y).reshape(x.shape[0], *self.space_out.shape)
 
     def shared_maps(self) -> Mapping[str, SharedLinearMap]:
-        maps = factor_maps(self.theta1, self.theta2, self.sharing) | site_bias_map(self.site_bias)
+        maps = factor_maps(self.theta1, self.theta2, self.sharing)
         if self.bias is not None:
             maps["bias"] = BiasMap.of_channels("bias", len(self.bias))
         return maps

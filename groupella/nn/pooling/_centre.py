@@ -27,7 +27,7 @@ from torch.nn.functional import linear
 from groupella.groups import FeatureSpace
 from groupella.nn._constant import Constant
 
-from ._pattern import match, pattern_on
+from ._pattern import matches, pattern_on
 from ._phases import take_sites, tied_samples
 
 TIE, FLAT = 1e-9, 1e-20  # relative to the largest score; to the sum of squares of the image
@@ -107,7 +107,7 @@ def nearly_centred(x: Tensor, lattice: Sequence[int], *factors: Tensor) -> Tenso
 
 def best_match(x: Tensor, best: Tensor, *pattern: Tensor) -> Tensor:
     """Return which of the shifts that are `best` so far (batch, sites) match the pattern best."""
-    found = match(x, *pattern).flatten(1)
+    found = matches(x, *pattern).amax(1).flatten(1)
     found = torch.where(best, found, torch.full_like(found, -torch.inf))
     return found == found.amax(1, keepdim=True)
 

@@ -13,6 +13,7 @@ difference is a polynomial in a, b and u that is not zero, and does not vanish a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,25 +21,34 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from groupella.groups import FeatureSpace, LatticeElement
+from groupella.groups import FeatureSpace, LatticeElement, Symmetry
 from groupella.nn._constant import Constant
 
 IntArray = npt.NDArray[np.int64]
 
 
 class Pattern(NamedTuple):
-    """a ⊗ ρ(k) b, (|K|, C·F), and for each axis the circulants u_{k, i}, (|K|, n, n)."""
+    """a ⊗ ρ(k) b, (|K|, C·F), and for each axis the circulants u_{k, i}, (|K|, n, n).
+
+    `chain` has the numbers k of the elements of groups, each inside the one before it, first those
+    of the ambient group.
+    """
 
     fibre: Constant
     axes: tuple[Constant, ...]
+    chain: tuple[tuple[int, ...], ...]
 
     def like(self, x: Tensor) -> tuple[Tensor, ...]:
         """The factors as tensors of the dtype and on the device of x."""
         return (self.fibre.like(x), *(axis.like(x) for axis in self.axes))
 
 
-def pattern_on(space: FeatureSpace, between: bool = False) -> Pattern:
+def pattern_on(
+    space: FeatureSpace, between: bool = False, smaller: Sequence[Symmetry] = ()
+) -> Pattern:
     """Return the pattern on a space whose ambient group is of the catalogue.
+
+    `smaller`: groups with translations, each inside the one before it.
 
     A reflection about the array centre takes site s to n − 1 − s. With `between`, matches are those
     of shifts s, which it takes to −s: a reversed pattern then starts at site s − 1.
@@ -61,20 +71,27 @@ def pattern_on(space: FeatureSpace, between: bool = False) -> Pattern:
                 ]
             )
         )
-    return Pattern(Constant(fibre), tuple(map(Constant, axes)))
+    chain = [tuple(range(len(points)))]
+    for symmetry in smaller:
+        own = set(symmetry.point_in(len(sides)))
+        numbers = enumerate(space.ambient.point_in(len(sides)))
+        elements_of = tuple(k for k, matrix in numbers if matrix in own)
+        if len(elements_of) < len(chain[-1]):
+            chain.append(elements_of)
+    return Pattern(Constant(fibre), tuple(map(Constant, axes)), tuple(chain))
 
 
 def _reversed(apart: IntArray, sign: int, between: bool) -> IntArray:
     return apart if sign > 0 else -apart - int(between)
 
 
-def match(x: Tensor, fibre: Tensor, *axes: Tensor) -> Tensor:
-    """Return the best match at each site over the point group: (batch, *lattice), in float64."""
+def matches(x: Tensor, fibre: Tensor, *axes: Tensor) -> Tensor:
+    """Return the match with each element at each site: (batch, |K|, *lattice), in float64."""
     found = torch.einsum("kc,nc...->nk...", fibre, x.double())
     for axis, factor in enumerate(axes, 2):
         found = found.movedim(axis, -1)
         found = torch.einsum("nk...j,kij->nk...i", found, factor).movedim(-1, axis)
-    return found.amax(1)
+    return found
 
 
 def _generic(size: int, number: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

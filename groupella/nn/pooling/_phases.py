@@ -1,6 +1,7 @@
-"""Polyphase components of a torus of even sides, as plain tensor code.
+"""Polyphase components of a torus whose sides the stride s divides, as plain tensor code.
 
-Of x (batch, channels, *lattice) the component of phase a ∈ {0, 1}^d holds the sites 2j + a. Phases
+Of x (batch, channels, *lattice) the component of phase a ∈ {0, …, s−1}^d holds the sites s·j + a.
+Phases
 are numbered with the last axis fastest. `choose_phase` finds, for each sample on its own, the phase
 of the largest norm; `take_phase` gathers it. A lattice symmetry permutes the components as it
 permutes the sites, so with a norm that does not depend on the order of summation (the maximum) the
@@ -15,14 +16,19 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from ._pattern import Pattern, match
+from ._pattern import Pattern, matches
 
 Norm = Literal["inf", "l1", "l2"]
 NORMS: tuple[Norm, ...] = get_args(Norm)
+ROUNDING = 64  # of a match, in units of the precision times the norm of the sample
 
 
 def choose_phase(
-    x: Tensor, norm: Norm = "inf", fibre: int = 1, pattern: Pattern | None = None
+    x: Tensor,
+    norm: Norm = "inf",
+    fibre: int = 1,
+    pattern: Pattern | None = None,
+    stride: int = 2,
 ) -> Tensor:
     """The phase of the largest norm of each sample, (batch,).
 
@@ -34,7 +40,7 @@ def choose_phase(
     Parameters
     ----------
     x
-        (batch, C·fibre, *lattice), every side of the lattice even.
+        (batch, C·fibre, *lattice), every side of the lattice a multiple of the stride.
     norm
         "inf", "l1" or "l2".
     fibre
@@ -42,27 +48,32 @@ def choose_phase(
         that a group rotates rather than permutes.
     pattern
         The pattern of the features' space; without it the last ties go to the first phase.
+    stride
+        The factor by which sides shrink, 2 by default.
     """
     with torch.no_grad():
         x = x.detach()
         lattice = tuple(x.shape[2:])
-        best = nearly_largest(phase_scores(x, lattice, norm, fibre), x)
+        chain = () if pattern is None else pattern.chain
+        best = nearly_largest(phase_scores(x, lattice, norm, fibre, stride), x)
         tied = tied_samples(best)
         if tied is None:
-            best = break_ties(x, best, lattice, *_factors(pattern, x))
+            best = break_ties(x, best, lattice, *_factors(pattern, x), chain=chain, stride=stride)
         elif len(tied):
-            best[tied] = break_ties(x[tied], best[tied], lattice, *_factors(pattern, x))
+            some = x[tied], best[tied]
+            factors = _factors(pattern, x)
+            best[tied] = break_ties(*some, lattice, *factors, chain=chain, stride=stride)
         return best.to(torch.uint8).argmax(1)
 
 
-def take_phase(x: Tensor, phase: Tensor) -> Tensor:
-    """Component `phase[n]` of sample n: (batch, channels, *lattice) to (batch, channels, *half).
+def take_phase(x: Tensor, phase: Tensor, stride: int = 2) -> Tensor:
+    """Component `phase[n]` of sample n: (batch, C, *lattice) to (batch, C, *lattice / stride).
 
     Keeps the memory layout of x (channels-last or contiguous).
     """
-    check_even(x.shape[2:])
-    taken = take_sites(x, _sites(phase, tuple(x.shape[2:])))
-    return taken.view(*x.shape[:2], *(s // 2 for s in x.shape[2:]))
+    check_sides(x.shape[2:], stride)
+    taken = take_sites(x, _sites(phase, tuple(x.shape[2:]), stride))
+    return taken.view(*x.shape[:2], *(n // stride for n in x.shape[2:]))
 
 
 def take_sites(x: Tensor, index: Tensor) -> Tensor:
@@ -71,56 +82,78 @@ def take_sites(x: Tensor, index: Tensor) -> Tensor:
     return taken
 
 
-def check_even(lattice: Sequence[int]) -> None:
-    """Raise unless every side is even and there is one."""
-    if not lattice or any(s % 2 for s in lattice):
-        raise ValueError(
-            "polyphase pooling halves every side of the lattice, which must be even; got "
-            f"{tuple(lattice)}. Resize or pad the input so that every strided layer meets an even "
-            "size, or use stride=1 there"
-        )
+def check_sides(lattice: Sequence[int], stride: int = 2) -> None:
+    """Raise unless the stride divides every side and there is one."""
+    if lattice and not any(n % stride for n in lattice):
+        return
+    what = "halves" if stride == 2 else f"divides by {stride}"
+    must = "be even" if stride == 2 else f"be a multiple of {stride}"
+    raise ValueError(
+        f"polyphase pooling {what} every side of the lattice, which must {must}; got "
+        f"{tuple(lattice)}. Bring images to such a size (groupella.data.Size crops, pads or "
+        "stretches them), or use stride=1 here"
+    )
 
 
-def phase_scores(x: Tensor, lattice: Sequence[int], norm: Norm, fibre: int = 1) -> Tensor:
-    """Return the norm of each phase, first over channels, then over sites: (batch, 2^d)."""
+def phase_scores(
+    x: Tensor, lattice: Sequence[int], norm: Norm, fibre: int = 1, stride: int = 2
+) -> Tensor:
+    """Return the norm of each phase, first over channels, then over sites: (batch, phases)."""
     if fibre > 1:
         split = torch.unflatten(x.double(), 1, (-1, fibre))
         x = torch.linalg.vector_norm(split, dim=2)
     if norm == "inf":
         sites = torch.maximum(x.amax(1), -x.amin(1))
-        return _by_phase(sites, lattice).amax(2)
+        return _by_phase(sites, lattice, stride).amax(2)
     sites = x.abs() if norm == "l1" else x.square()
-    return _by_phase(sites.sum(1, dtype=torch.float64), lattice).sum(2)
+    return _by_phase(sites.sum(1, dtype=torch.float64), lattice, stride).sum(2)
 
 
 def nearly_largest(score: Tensor, x: Tensor) -> Tensor:
-    """Return which phases have the largest score (batch, 2^d), up to what rounding of x can do."""
-    # |3 (4/3 − 1) − 1| is the precision of the dtype; x may be traced, so it is not asked for it.
+    """Return which phases (batch, phases) have the largest score, up to rounding of x."""
+    return score >= score.amax(1, keepdim=True) * (1 - _precision(x) ** 0.6)
+
+
+def _precision(x: Tensor) -> Tensor:
+    """|3 (4/3 − 1) − 1|, that of the dtype; x may be traced, so it is not asked for it."""
     one = x.new_ones(())
-    tolerance = (3 * (4 * one / 3 - one) - one).abs().double() ** 0.6
-    return score >= score.amax(1, keepdim=True) * (1 - tolerance)
+    return (3 * (4 * one / 3 - one) - one).abs().double()
 
 
-def break_ties(x: Tensor, best: Tensor, lattice: Sequence[int], *pattern: Tensor) -> Tensor:
-    """Return which of the phases that are `best` so far (batch, 2^d) also win the further keys.
+def break_ties(
+    x: Tensor,
+    best: Tensor,
+    lattice: Sequence[int],
+    *pattern: Tensor,
+    chain: Sequence[Sequence[int]] = (),
+    stride: int = 2,
+) -> Tensor:
+    """Return which of the phases that are `best` so far (batch, phases) also win the further keys.
 
-    These are the ℓ2 norm, up to rounding, and the match with the `pattern`, where one is given.
+    These are the ℓ2 norm, up to rounding, and the match with the `pattern`, where one is given, by
+    each group of the `chain` in turn. Phases that tie for one group are exchanged by its elements
+    that map the sample to itself; where layers above obey less, the next group has to choose.
     """
-    energy = _by_phase(x.square().sum(1, dtype=torch.float64), lattice).sum(2)
+    energy = _by_phase(x.square().sum(1, dtype=torch.float64), lattice, stride).sum(2)
     best = best & nearly_largest(torch.where(best, energy, -torch.ones_like(energy)), x)
     if not pattern:
         return best
-    found = _by_phase(match(x, *pattern), lattice).amax(2)
-    found = torch.where(best, found, torch.full_like(found, -torch.inf))
-    return found == found.amax(1, keepdim=True)
+    rounding = ROUNDING * _precision(x) * energy.sum(1, keepdim=True).sqrt()
+    every = matches(x, *pattern)
+    for number, elements in enumerate(chain, 1):
+        found = _by_phase(every[:, list(elements)].amax(1), lattice, stride).amax(2)
+        found = torch.where(best, found, torch.full_like(found, -torch.inf))
+        slack = rounding if number < len(chain) else 0.0
+        best = found >= found.amax(1, keepdim=True) - slack
+    return best
 
 
-def _by_phase(sites: Tensor, lattice: Sequence[int]) -> Tensor:
-    """(batch, *lattice) to (batch, 2^d, sites of a phase)."""
+def _by_phase(sites: Tensor, lattice: Sequence[int], stride: int) -> Tensor:
+    """(batch, *lattice) to (batch, stride^d, sites of a phase)."""
     d = len(lattice)
-    halved = sites.reshape(-1, *[v for size in lattice for v in (size // 2, 2)])
+    parts = sites.reshape(-1, *[v for size in lattice for v in (size // stride, stride)])
     return (
-        halved.permute(0, *range(2, 2 * d + 1, 2), *range(1, 2 * d + 1, 2))
+        parts.permute(0, *range(2, 2 * d + 1, 2), *range(1, 2 * d + 1, 2))
         .flatten(d + 1)
         .flatten(1, d)
     )
@@ -140,13 +173,13 @@ def _factors(pattern: Pattern | None, x: Tensor) -> tuple[Tensor, ...]:
     return () if pattern is None else pattern.like(x.new_empty((), dtype=torch.float64))
 
 
-def _sites(phase: Tensor, lattice: tuple[int, ...]) -> Tensor:
+def _sites(phase: Tensor, lattice: tuple[int, ...], stride: int) -> Tensor:
     """(batch, sites of a phase): the flat site indices of the chosen phase."""
     d = len(lattice)
     index = torch.zeros_like(phase).unsqueeze(1)
     for axis, size in enumerate(lattice):
-        offset = (phase >> (d - 1 - axis)) & 1
-        steps = torch.arange(0, size, 2, device=phase.device)
+        offset = (phase // stride ** (d - 1 - axis)) % stride
+        steps = torch.arange(0, size, stride, device=phase.device)
         along = (steps + offset.unsqueeze(1)) % size
         index = (index.unsqueeze(2) * size + along.unsqueeze(1)).flatten(1)
     return index

@@ -14,6 +14,7 @@ out[n, b, s] = U_b in[n, b, s].
 
 from ._basis import LARGEST_INPUT as LARGEST_INPUT
 from ._basis import BasisMap as BasisMap
+from ._basis import FactorTooLargeError as FactorTooLargeError
 from ._bias import BiasMap as BiasMap
 from ._bias import exact_blocks as exact_blocks
 from ._bias import gradient_gram as gradient_gram

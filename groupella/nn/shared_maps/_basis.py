@@ -21,6 +21,10 @@ LARGEST_INPUT = 4096
 _BUDGET = 1 << 24
 
 
+class FactorTooLargeError(ValueError):
+    """A Kronecker factor of the curvature would have too many rows."""
+
+
 @dataclass(frozen=True, eq=False)
 class BasisMap:
     """Coefficients u (C′, C / groups, n_b) of a basis of kernels, or of matrices.
@@ -40,10 +44,12 @@ class BasisMap:
         The shape of the torus; `()` for matrices.
     groups
         Divide the channels into that many blocks that do not mix: C for a depthwise convolution.
+    padding
+        "circular", or "zeros" around the sites instead of a torus.
 
     Raises
     ------
-    ValueError
+    FactorTooLargeError
         If the input factor would have more than 4096 rows.
     """
 
@@ -53,11 +59,12 @@ class BasisMap:
     out_channels: int
     sites: tuple[int, ...] = ()
     groups: int = 1
+    padding: str = "circular"
 
     def __post_init__(self) -> None:
         rows = self.in_channels // self.groups * self.basis.shape[0]
         if rows > LARGEST_INPUT:
-            raise ValueError(
+            raise FactorTooLargeError(
                 f"BasisMap: the input factor would have {rows} rows (channels × basis elements), "
                 f"more than {LARGEST_INPUT}. Build the layer with increments=False, which turns "
                 "the free convolution into a plain one with smaller factors."
@@ -67,7 +74,7 @@ class BasisMap:
     def _patches(self) -> ConvMap:
         _, fibre_out, fibre, *kernel = self.basis.shape
         c, c_out = self.in_channels * fibre, self.out_channels * fibre_out
-        return ConvMap.circular(self.weight, c, c_out, self.sites, kernel, self.groups)
+        return ConvMap.same(self.weight, c, c_out, self.sites, kernel, self.padding, self.groups)
 
     @property
     def positions(self) -> int:

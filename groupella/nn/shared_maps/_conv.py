@@ -58,6 +58,20 @@ class ConvMap:
         groups: int = 1,
     ) -> ConvMap:
         """Stride 1 on a torus, kernels of odd size: as many outputs as sites."""
+        return cls.same(weight, in_channels, out_channels, sites, kernel, "circular", groups)
+
+    @classmethod
+    def same(
+        cls,
+        weight: str,
+        in_channels: int,
+        out_channels: int,
+        sites: Sequence[int],
+        kernel: Sequence[int],
+        padding_mode: str,
+        groups: int = 1,
+    ) -> ConvMap:
+        """Stride 1, kernels of odd size, and padding: as many outputs as sites."""
         return cls(
             weight,
             in_channels,
@@ -65,7 +79,7 @@ class ConvMap:
             tuple(sites),
             tuple(kernel),
             padding=tuple(((k - 1) // 2, k // 2) for k in kernel),
-            padding_mode="circular",
+            padding_mode=padding_mode,
             groups=groups,
         )
 

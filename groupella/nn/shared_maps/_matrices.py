@@ -50,6 +50,8 @@ class LinearMap:
 class BlockMap:
     """x (N, B, D_in) → y (N, B, D_out), y[n, b] = U_b x[n, b]; trailing axes are flattened.
 
+    With `places` each block is applied at several positions: x (N, B, places, D_in).
+
     The two maps of a factored path are of this kind: θ₂(c′, c, p) has a block per input channel c,
     P → C′, and θ₁(c′, c, p′) one per output channel c′, C → P′.
 
@@ -65,6 +67,8 @@ class BlockMap:
         H_b = 1/(N·B) A_b ⊗ Σ_b G_b, far cheaper where D_out is large; the blocks then count as
         positions. "auto" is "block" up to D_out = 512 and "sum" beyond: "block" is closer to the
         exact curvature, but B decompositions of large matrices are slow. See docs/curvature.md.
+    places
+        The number of positions of each block.
     """
 
     weight: str
@@ -73,6 +77,7 @@ class BlockMap:
     d_out: int
     axes: str = "boi"
     sharing: Sharing = "auto"
+    places: int = 1
 
     def __post_init__(self) -> None:
         if self.sharing not in get_args(Sharing):
@@ -87,7 +92,7 @@ class BlockMap:
 
     @property
     def positions(self) -> int:
-        return self.blocks if self.sums else 1
+        return self.places * (self.blocks if self.sums else 1)
 
     def as_blocks(self, weight: Tensor) -> Tensor:
         size = {"b": self.blocks, "o": self.d_out, "i": self.d_in}
@@ -95,14 +100,16 @@ class BlockMap:
         return w.permute([self.axes.index(a) for a in "boi"])
 
     def inputs(self, x: Tensor) -> Tensor:
-        return x.reshape(x.shape[0], self.blocks, 1, self.d_in)
+        return x.reshape(x.shape[0], self.blocks, self.places, self.d_in)
 
     def outputs(self, g: Tensor) -> Tensor:
-        z = g.reshape(g.shape[0], self.blocks, 1, self.d_out)
-        return z.transpose(1, 2) if self.sums else z
+        z = g.reshape(g.shape[0], self.blocks, self.places, self.d_out)
+        return z.flatten(1, 2).unsqueeze(1) if self.sums else z
 
-    def input_rows(self, x: Tensor) -> Tensor:
-        """(B, N, D_in): the inputs themselves, one for each sample and block."""
+    def input_rows(self, x: Tensor) -> Tensor | None:
+        """(B, N, D_in): the inputs themselves, where a sample and block has one."""
+        if self.places > 1:
+            return None
         return x.reshape(x.shape[0], self.blocks, self.d_in).transpose(0, 1)
 
     def input_gram(self, x: Tensor) -> Tensor:

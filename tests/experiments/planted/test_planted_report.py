@@ -212,3 +212,22 @@ def test_command_refuses_unknown_presets_and_parts(tmp_path: Path) -> None:
     for wrong in (["--preset", "slow"], ["--part", "cubic"]):
         result = CliRunner().invoke(app, ["planted", *wrong, "--directory", str(tmp_path)])
         assert result.exit_code == 2
+
+
+def test_the_figure_shows_what_was_said_against_what_is_right() -> None:
+    said = ((0.6, True), (0.6, False), (0.95, True), (0.95, True))
+    results = [
+        result(
+            ("p4",),
+            ("p4" if fine else "z2",),
+            part="select",
+            key=str(i),
+            details={"probabilities": {"p4" if fine else "z2": p}, "true_members": ["z2", "p4"]},
+        )
+        for i, (p, fine) in enumerate(said)
+    ]
+    panel = package.figure(results).axes[2]
+    line = panel.containers[0].lines[0]
+    assert line.get_xdata() == pytest.approx([0.6, 0.95])
+    assert line.get_ydata() == pytest.approx([0.5, 1.0])
+    assert "calibration error 0.075" in panel.get_legend().get_texts()[0].get_text()

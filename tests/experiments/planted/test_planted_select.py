@@ -158,6 +158,7 @@ def result(truth: str, verdict: str, grid: str, probability: float = 0.9) -> Cas
         "plain_accuracy": 0.8,
         "select_seconds": 20.0,
         "grid_seconds": 10.0,
+        "final_seconds": 3.0,
         "plain_seconds": 5.0,
     }
     key = f"select-{truth}-{verdict}-s0"
@@ -203,7 +204,7 @@ def test_the_headline_counts_verdicts_and_compares_with_grid_and_plain_network()
     assert (found["grid_right"], found["grid_wrong"]) == (2, 2)
     assert found["accuracy_vs_plain"] == pytest.approx(0.1)
     assert found["counts"] == {"select": {"cases": 4, **counted}}
-    assert found["cpu_seconds"] == {"select": 80, "grid": 40, "plain": 20}
+    assert found["cpu_seconds"] == {"select": 80, "grid": 40, "final": 12, "plain": 20}
     # Two decided cases at 0.9, one of them right.
     assert found["select_calibration_error"] == pytest.approx(0.4)
     low, high = found["intervals"]["right"]

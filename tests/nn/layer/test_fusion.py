@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -69,13 +71,13 @@ def inputs(layer: ResidualPathway, n: int = 3) -> Tensor:
 def convolutions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Grows by one with every convolution that stands for all plain paths of a layer."""
     seen: list[int] = []
-    plain = fusion.torus_conv
 
-    def counted(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    def counted(plain: Callable[..., Tensor], *arguments: Any) -> Tensor:
         seen.append(1)
-        return plain(x, weight, bias)
+        return plain(*arguments)
 
-    monkeypatch.setattr(fusion, "torus_conv", counted)
+    for name in ("torus_conv", "subsampled_conv"):
+        monkeypatch.setattr(fusion, name, partial(counted, getattr(fusion, name)))
     return seen
 
 

@@ -141,8 +141,8 @@ def test_spaces_that_do_not_fit() -> None:
         ResidualPathway(SPACE, HALF, GROUPS)
     with pytest.raises(ValueError, match=r"becomes \(2, 2\), but space_out has \(4, 4\)"):
         ResidualPathway(SPACE, SPACE, GROUPS, stride=2)
-    with pytest.raises(ValueError, match="stride is 1 or 2"):
-        ResidualPathway(SPACE, SPACE, GROUPS, stride=3)
+    with pytest.raises(ValueError, match="stride is a positive whole number"):
+        ResidualPathway(SPACE, SPACE, GROUPS, stride=0)
     with pytest.raises(ValueError, match="init is 'earn' or 'balanced'"):
         layer("CONV", init="kaiming")
     with pytest.raises(ValueError, match="norm is 'inf', 'l1' or 'l2', got 'zzz'"):

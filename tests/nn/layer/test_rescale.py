@@ -33,6 +33,7 @@ PATHS: list[Any] = [
     "GCONV/pairwise",
     "GCONV/uniform",
     "DENSE",
+    "TIED",
     "FC+S-CONV+GCONV:p4/separable+DENSE:c4",
     None,
 ]

@@ -1,0 +1,48 @@
+"""Augerino (Benton, Finzi, Izmailov & Wilson 2020).
+
+Predictions are averaged over a learned distribution of motions of the input, and a regulariser
+pulls towards a wide one: loss − λ·width, λ = 0.01 as published. Here the distribution is the
+mixture of `_mixture.py`, and its width Σ_m π_m log|G_m|/log|G_max|. Widths are read off in the
+paper, without a limit.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ._mixture import Averaged, widths
+from ._networks import plain_net
+from ._problem import Problem
+from ._protocol import Found, Method
+from ._training import descend, groups_of
+
+LAMBDA, MIXTURE_RATE = 0.01, 0.03
+
+
+def width(problem: Problem, pi: Tensor) -> Tensor:
+    """Σ_m π_m log|G_m|/log|G_max|."""
+    return (pi * widths(problem)).sum()
+
+
+def search(problem: Problem) -> Found:
+    network = Averaged(problem, plain_net(problem))
+    x, y = problem.pool
+
+    def objective(rows: Tensor) -> Tensor:
+        fit = problem.loss(network(x[rows]), y[rows])
+        return fit - LAMBDA * width(problem, network.mixture.pi())
+
+    groups = groups_of(network, [network.mixture.alpha], MIXTURE_RATE)
+    descend(groups, objective, len(x), problem.seed, steps=problem.steps)
+    network.eval()
+    return Found(network.mixture.numbers(problem), network)
+
+
+METHOD = Method(
+    "augerino",
+    "Benton 2020",
+    search,
+    "tuned",
+    layer_wise=False,
+    tuned="rate of the distribution",
+)

@@ -1,0 +1,302 @@
+"""`find_equivariance`: which symmetry does a map between vectors and tensors commute with?
+
+1. Hold out a part of the data. On the rest, train a multilayer perceptron and a network with a
+   path for every candidate; the better of these two obeys nothing. Then train one that obeys each
+   candidate, weaker candidates first (`groupella.networks.equivariant_net`).
+2. Measure what imposing a candidate costs on held-out data, and what averaging the predictions of a
+   weaker network over it costs: the mean of g⁻¹·f(g·x) over random elements g.
+3. `groupella.decide.claims` decides, by the same rule as for labels; "undecided" is an answer.
+4. Train the network of the verdict on all data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from groupella.decide import Candidates
+from groupella.decide.claims import (
+    FREE,
+    Claims,
+    Comparison,
+    Consequence,
+    Judgement,
+    Tested,
+    told_apart,
+)
+from groupella.evidence import Prior
+from groupella.groups import FeatureSpace, GroupSet, Symmetry, trivial
+from groupella.networks import EquivariantNet, equivariant_net
+
+from ._blocks import copies
+from ._candidates import FindSettings, outputs, split
+from ._fit import Fit, fit
+from ._scoring import SCORINGS, Scoring
+
+MOTIONS = 16
+MOST_TOLD = 500
+
+
+@dataclass(frozen=True)
+class EquivarianceSettings:
+    """How networks are trained and compared.
+
+    Parameters
+    ----------
+    channels, depth
+        The size of the networks, see `groupella.networks.equivariant_net`.
+    epochs, batch_size, lr, clip
+        Their training, see `groupella.training.Settings`.
+    held_out
+        The share of the data that is held out, between 0 and 1.
+    resolution
+        The smallest error that counts, as a share of the targets' standard deviation: a network
+        that is right to within it is as good as an exact one. Without noise in the targets, any
+        small difference between two networks would else be sure.
+    claims
+        How strict the decision is.
+    seed
+        Random seed for the split, weights and batch order.
+    """
+
+    channels: int = 8
+    depth: int = 2
+    epochs: int = 60
+    batch_size: int = 64
+    lr: float = 0.005
+    clip: float = 0.1
+    held_out: float = 0.3
+    resolution: float = 0.1
+    claims: Claims = field(default_factory=Claims)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"held_out must lie between 0 and 1, got {self.held_out!r}")
+        if not 0 < self.resolution < 1:
+            raise ValueError(f"resolution must lie between 0 and 1, got {self.resolution!r}")
+
+
+@dataclass(frozen=True)
+class FoundEquivariance:
+    """The answer of `find_equivariance`: the judgement, the network that obeys it, and the table.
+
+    `fit` is the training of that network on all data; without a symmetry, of one with a path for
+    every candidate. `plain` is that of a multilayer perceptron, for comparison.
+    """
+
+    judgement: Judgement
+    symmetry: Symmetry
+    fit: Fit
+    plain: Fit
+    consequences: tuple[Consequence, ...]
+
+    @property
+    def verdict(self) -> str:
+        """A name, "O(3) and flips", "none" or "undecided"."""
+        return self.judgement.verdict
+
+    @property
+    def network(self) -> EquivariantNet:
+        """The trained network."""
+        network = self.fit.network
+        assert isinstance(network, EquivariantNet)
+        return network
+
+
+def find_equivariance(
+    data: tuple[Tensor, Tensor],
+    groups: GroupSet,
+    space_in: FeatureSpace,
+    space_out: FeatureSpace,
+    settings: EquivarianceSettings | None = None,
+    *,
+    say: Callable[[str], None] | None = None,
+) -> FoundEquivariance:
+    """Return which of the groups the targets follow, and a network trained on all data that does.
+
+    Parameters
+    ----------
+    data
+        Inputs (n, *space_in.shape) and real targets (n, space_out.size).
+    groups
+        The candidates. "none" is always among them.
+    space_in, space_out
+        What the groups do to inputs and targets, made with ``groups.space``. With scalars as
+        outputs, the question is which group leaves the targets alone.
+    settings
+        See `EquivarianceSettings`.
+    say
+        Called with one line after each training.
+
+    Raises
+    ------
+    ValueError
+        If data and spaces do not fit, or if all targets are the same.
+    """
+    chosen = settings or EquivarianceSettings()
+    _check(data, space_in, space_out)
+    if not any(member.is_trivial for member in groups):
+        groups = GroupSet(*groups, trivial())
+    search = _Search(data, groups, space_in, space_out, chosen, say or (lambda line: None))
+    train, held = split(
+        torch.zeros(len(data[0]), dtype=torch.long),
+        FindSettings(held_out=chosen.held_out, seed=chosen.seed),
+        blocks=copies(data[0]),
+    )
+    search.add(FREE, train, held)
+    for name in search.compare(train, held).order:
+        if name not in search.compare(train, held).findings:
+            search.add(name, train, held)
+    judgement = search.compare(train, held).judgement
+    symmetry = search.imposed(judgement)
+    everything = torch.arange(len(data[0]))
+    plain = search.train(trivial(), everything)
+    final = search.train(None if symmetry.is_trivial else symmetry, everything)
+    rows = (search.chance_row(train, held), *search.rows.values())
+    return FoundEquivariance(judgement, symmetry, final, plain, rows)
+
+
+class _Search:
+    """Networks trained on one part of the data and tested on the other."""
+
+    def __init__(
+        self,
+        data: tuple[Tensor, Tensor],
+        groups: GroupSet,
+        space_in: FeatureSpace,
+        space_out: FeatureSpace,
+        settings: EquivarianceSettings,
+        say: Callable[[str], None],
+    ) -> None:
+        self.x, self.y = data[0].float(), data[1].float()
+        self.groups, self.spaces, self.settings, self.say = (
+            groups,
+            (space_in, space_out),
+            settings,
+            say,
+        )
+        self.candidates = Candidates.of(groups)
+        self.scoring: Scoring = SCORINGS["regression"](space_out.size, self.y)
+        self.tested: dict[str, Tested] = {}
+        self.rows: dict[str, Consequence] = {}
+
+    def train(self, symmetry: Symmetry | None, indices: Tensor) -> Fit:
+        """A network that obeys the symmetry; None: one with a path for every candidate."""
+        chosen = self.settings
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(chosen.seed)
+            network = equivariant_net(
+                self.groups, *self.spaces, symmetry, channels=chosen.channels, depth=chosen.depth
+            )
+        options: dict[str, Any] = {
+            name: getattr(chosen, name) for name in ("epochs", "batch_size", "lr", "clip", "seed")
+        }
+        return fit(
+            network,
+            (self.x[indices], self.y[indices]),
+            self.scoring.likelihood(),
+            method="map",
+            prior=Prior.from_network(network, precisions=1e-6),
+            progress=False,
+            **options,
+        )
+
+    def add(self, name: str, train: Tensor, held: Tensor) -> None:
+        """Train and test one network."""
+        x, y, scoring = self.x[held], self.y[held], self.scoring
+        # What obeys nothing has two networks, and the better one is the yardstick.
+        kinds = (None, trivial()) if name == FREE else (self.groups[name],)
+        networks = [self.train(kind, train).network for kind in kinds]
+        network = max(networks, key=lambda n: scoring.quality(outputs(n, x), y))
+        plain = outputs(network, x)
+        spread = self.y.double().var(0, unbiased=False).mean().sqrt().item()
+        calibration = scoring.calibrated(plain, y).clamp(min=self.settings.resolution * spread)
+        averaged, told, quality = {}, {}, {}
+        for above in self.candidates.names:
+            if name != FREE and name not in self.candidates.inside[above]:
+                continue
+            moved = self._moved(network, x, self.groups[above])
+            mean = scoring.averaged(moved, calibration)
+            averaged[above] = scoring.scores(mean, y, scoring.neutral(calibration)).numpy()
+            rows = torch.arange(min(len(plain), MOST_TOLD))
+            mixed = moved[rows % len(moved), rows]
+            one, other = (scoring.signature(f).numpy() for f in (plain[: len(rows)], mixed))
+            told[above] = told_apart(one, other)
+            quality[above] = scoring.quality(mean, y)
+        scores = scoring.scores(plain, y, calibration).numpy()
+        self.tested[name] = Tested(scores, averaged, told, quality)
+        count = sum(p.numel() for p in network.parameters())
+        row = replace(scoring.row(name, plain, y), parameters=count)
+        self.rows[name] = row
+        shown = "no symmetry" if name == FREE else name
+        self.say(f"{shown}: held-out R² {row.r2:.4f}, NLL {row.nll:.3f}")
+
+    def _moved(self, network: torch.nn.Module, x: Tensor, symmetry: Symmetry) -> Tensor:
+        """g⁻¹·f(g·x) for random elements g, (MOTIONS, n, outputs)."""
+        space_in, space_out = self.spaces
+        found = []
+        for g in space_in.sample(symmetry, MOTIONS, self.settings.seed):
+            moved = outputs(network, space_in.act(g, x))
+            shaped = moved.view(-1, *space_out.shape)
+            found.append(space_out.act(g.inverse(), shaped).flatten(1))
+        return torch.stack(found)
+
+    def compare(self, train: Tensor, held: Tensor) -> Comparison:
+        chance = self.scoring.chance(self.y[train], self.y[held])[0].double().numpy()
+        labels = self.scoring.labels(self.y[held]).numpy()
+        return Comparison(self.tested, chance, labels, self.candidates, self.settings.claims)
+
+    def chance_row(self, train: Tensor, held: Tensor) -> Consequence:
+        scores, f = self.scoring.chance(self.y[train], self.y[held])
+        quality = self.scoring.quality(f, self.y[held])
+        return Consequence("chance", nll=-float(scores.mean()), r2=quality)
+
+    def imposed(self, judgement: Judgement) -> Symmetry:
+        """The symmetry of the network that is handed over; undecided: the best on held-out data."""
+        if judgement.obeys:
+            return self.groups[judgement.obeys[0]]
+        best = max(self.tested, key=lambda n: float(self.tested[n].scores.mean()))
+        return trivial() if judgement.obeys == () or best == FREE else self.groups[best]
+
+
+def fit_equivariant(
+    data: tuple[Tensor, Tensor],
+    groups: GroupSet,
+    space_in: FeatureSpace,
+    space_out: FeatureSpace,
+    symmetry: Symmetry | None,
+    settings: EquivarianceSettings | None = None,
+) -> Fit:
+    """Train one network of `find_equivariance` on all data.
+
+    Parameters
+    ----------
+    data, groups, space_in, space_out, settings
+        As in `find_equivariance`.
+    symmetry
+        The member that the network obeys; a trivial one gives a multilayer perceptron, None a
+        network with a path for every member, as residual pathway priors have it.
+    """
+    chosen = settings or EquivarianceSettings()
+    _check(data, space_in, space_out)
+    search = _Search(data, groups, space_in, space_out, chosen, lambda line: None)
+    return search.train(symmetry, torch.arange(len(data[0])))
+
+
+def _check(data: tuple[Tensor, Tensor], space_in: FeatureSpace, space_out: FeatureSpace) -> None:
+    x, y = data
+    space_in.check(x)
+    if y.ndim != 2 or y.shape != (len(x), space_out.size):
+        raise ValueError(
+            f"expected targets of shape ({len(x)}, {space_out.size}) for {space_out}, "
+            f"got {tuple(y.shape)}"
+        )
+    if not (bool(torch.isfinite(x).all()) and bool(torch.isfinite(y).all())):
+        raise ValueError("the data have entries that are not finite")
+    if bool((y == y[0]).all()):
+        raise ValueError("all targets are the same: there is nothing to learn")

@@ -1,0 +1,74 @@
+"""`find_equivariance`: verdicts on laws whose symmetry is known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from groupella.groups import SCALAR, GroupSet, V, about_axis, orthogonal, rotations
+from groupella.training import EquivarianceSettings, find_equivariance, find_symmetry
+
+GROUPS = GroupSet(orthogonal(3), rotations(3), about_axis(2))
+PAIR = GROUPS.space((), 2, V)
+VECTOR = GROUPS.space((), 1, V)
+SETTINGS = EquivarianceSettings(channels=4, depth=1, epochs=30, lr=0.02, batch_size=32)
+
+
+def vectors(n: int) -> tuple[Tensor, Tensor, Tensor]:
+    x = torch.randn(n, 6, generator=torch.Generator().manual_seed(0))
+    return x, x[:, :3], x[:, 3:]
+
+
+@pytest.mark.slow
+def test_a_cross_product_turns_but_has_no_mirror_image() -> None:
+    x, a, b = vectors(400)
+    said: list[str] = []
+    found = find_equivariance(
+        (x, torch.linalg.cross(a, b)), GROUPS, PAIR, VECTOR, SETTINGS, say=said.append
+    )
+    assert found.verdict == "SO(3)"
+    assert found.symmetry == GROUPS["SO(3)"]
+    assert said[0].startswith("no symmetry: held-out R²")
+    names = [row.name for row in found.consequences]
+    assert names[:2] == ["chance", "free"]
+    g = PAIR.sample(GROUPS["SO(3)"], 1)[0]
+    network = found.network.double()
+    moved = network(PAIR.act(g, x.double()))
+    torch.testing.assert_close(moved, VECTOR.act(g, network(x.double())), atol=1e-9, rtol=0)
+
+
+def test_a_law_without_symmetry_is_not_given_one() -> None:
+    x, a, b = vectors(400)
+    y = torch.stack([a[:, 0] + b[:, 1], 2 * a[:, 2], b[:, 0] - a[:, 1]], 1)
+    found = find_equivariance((x, y), GROUPS, PAIR, VECTOR, SETTINGS)
+    assert found.verdict == "none"
+    assert found.symmetry.is_trivial
+    assert found.network.symmetry is None
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_units_do_not_change_the_verdict(factor: float) -> None:
+    x, a, b = vectors(300)
+    x, y = x / factor, factor * (2 * a - b)
+    groups = GroupSet(orthogonal(3))
+    pair, vector = groups.space((), 2, V), groups.space((), 1, V)
+    found = find_equivariance((x, y), groups, pair, vector, SETTINGS)
+    assert found.verdict == "O(3)"
+    torch.testing.assert_close(found.network(x), y, rtol=0, atol=0.1 * factor)
+
+
+def test_bad_data_are_refused() -> None:
+    x, a, _ = vectors(50)
+    with pytest.raises(ValueError, match="expected targets of shape"):
+        find_equivariance((x, a[:, :2]), GROUPS, PAIR, VECTOR)
+    with pytest.raises(ValueError, match="expected a tensor of shape"):
+        find_equivariance((x[:, :4], a), GROUPS, PAIR, VECTOR)
+    with pytest.raises(ValueError, match="nothing to learn"):
+        find_equivariance((x, torch.ones(50, 1)), GROUPS, PAIR, GROUPS.space((), 1, SCALAR))
+    with pytest.raises(ValueError, match="not finite"):
+        find_equivariance((x / 0, a), GROUPS, PAIR, VECTOR)
+    with pytest.raises(ValueError, match="say which inputs are vectors"):
+        find_symmetry((x, torch.arange(50) % 2), GROUPS)
+    with pytest.raises(ValueError, match="held_out must lie between 0 and 1"):
+        EquivarianceSettings(held_out=1.5)
