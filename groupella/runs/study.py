@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupella._files import file_name, write_text
-from groupella.decide import verdict_text
 
 from .directory import Assignment, Done, load
 from .engines import Engine, here
@@ -144,6 +143,8 @@ def finished_rows(rows: Sequence[Row], directory: Path) -> dict[str, Done]:
 
 def summary(rows: Sequence[Row], done: Mapping[str, Done]) -> list[dict[str, Any]]:
     """Return the results of the finished rows, beside the published ones."""
+    from groupella.decide import verdict_text  # torch: `groupella --help` must not load it
+
     found = []
     for row in rows:
         if row.key not in done:
