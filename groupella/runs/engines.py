@@ -105,19 +105,28 @@ def processes(workers: int) -> Engine:
         waiting = list(pieces.items())
         running: dict[str, subprocess.Popen[bytes]] = {}
         failures: dict[str, str] = {}
+
+        def finished() -> Iterator[str]:
+            """Take out the processes that have ended; name those that succeeded."""
+            for name in [n for n, p in running.items() if p.poll() is not None]:
+                message = _message(running.pop(name))
+                if message is None:
+                    yield name
+                else:
+                    failures[name] = message
+
         try:
             with naming(failures):
-                while waiting or running:
-                    while waiting and len(running) < workers:
-                        name, work = waiting.pop(0)
-                        running[name] = _start(work)
-                    for name in [n for n, p in running.items() if p.poll() is not None]:
-                        message = _message(running.pop(name))
-                        if message is None:
-                            yield name
-                        else:
-                            failures[name] = message
-                    time.sleep(PAUSE)
+                try:
+                    while waiting or running:
+                        while waiting and len(running) < workers:
+                            name, work = waiting.pop(0)
+                            running[name] = _start(work)
+                        yield from finished()
+                        time.sleep(PAUSE)
+                except (KeyboardInterrupt, GeneratorExit):
+                    list(finished())  # what failed since the last look is named too
+                    raise
             report(failures)
         finally:
             _stop(running.values())
