@@ -5,7 +5,8 @@ PYTHON ?=
 ARGS ?=
 WORKERS ?= 2
 export PYTHON
-unexport PYTHONPATH PYTHONHOME
+# Hundreds of tests start a Python process: without compiled bytecode each takes twice as long to import.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 PY := $(VENV)/bin/python
