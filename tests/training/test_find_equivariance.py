@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 from groupella.groups import SCALAR, GroupSet, V, about_axis, orthogonal, rotations
-from groupella.training import EquivarianceSettings, find_equivariance, find_symmetry
+from groupella.training import (
+    EquivarianceSettings,
+    find_equivariance,
+    find_symmetry,
+    fit_equivariant,
+    outputs,
+)
 
 GROUPS = GroupSet(orthogonal(3), rotations(3), about_axis(2))
 PAIR = GROUPS.space((), 2, V)
@@ -56,6 +64,19 @@ def test_units_do_not_change_the_verdict(factor: float) -> None:
     found = find_equivariance((x, y), groups, pair, vector, SETTINGS)
     assert found.verdict == "O(3)"
     torch.testing.assert_close(found.network(x), y, rtol=0, atol=0.1 * factor)
+
+
+def test_a_network_that_may_break_a_symmetry_is_not_ruined_by_it() -> None:
+    """Else one that obeys too much would seem to cost nothing."""
+    x, a, b = vectors(1150)
+    y = (a * b).sum(1, keepdim=True) * a
+    settings = replace(SETTINGS, epochs=20)
+    errors = []
+    for name in ("O(3)", "SO(2)z"):
+        data = x[:150], y[:150]
+        network = fit_equivariant(data, GROUPS, PAIR, VECTOR, GROUPS[name], settings).network
+        errors.append((outputs(network, x[150:]) - y[150:]).square().mean())
+    assert errors[1] < 2 * errors[0]
 
 
 def test_bad_data_are_refused() -> None:
