@@ -19,7 +19,7 @@ from groupella.cli.app import app
 from groupella.data import ImageData
 from groupella.decide import Candidates, LayerSelection, PathSelection, Selection
 from groupella.report import ReportContent
-from groupella.runs.directory import Done
+from groupella.runs.directory import Done, load
 from groupella.runs.jobs import Job
 from groupella.runs.record import RunError
 from groupella.training import EpochRecord, History
@@ -113,6 +113,7 @@ def test_the_demo_finds_both_symmetries(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert answer["verdicts"] == {"p4": "p4", "z2": "z2"}
+    assert [load(tmp_path / task).job for task in ("p4", "z2")] == demo_jobs(0)
     for task in ("p4", "z2"):
         assert (tmp_path / task / "selection.json").exists()
         # Nothing is learned about precisions, so they have no figure.

@@ -177,7 +177,7 @@ def test_groups_that_do_not_fit_the_data_are_refused_before_time_is_measured(
 def test_a_sweep_over_paths(tmp_path: Path, images: Path) -> None:
     found = invoke(
         *("sweep", "--data", images, "--groups", "z2", "--epochs", 1, "--out", tmp_path / "sweep"),
-        *("--paths", "F-FC+CONV", "--paths", "CONV"),
+        *("--paths", "F-FC+CONV", "--paths", "CONV", "--jobs", "1"),
     )["runs"]
     assert [set(row["shares"]) for row in found] == [{"F-FC", "CONV"}, {"CONV"}]
     assert [row["row"] for row in found] == [

@@ -159,15 +159,3 @@ def test_seeds_are_ranges_or_lists() -> None:
     for text in ("", "a", "1,1", "3-1"):
         with pytest.raises(ValueError, match="seeds"):
             seed_list(text)
-
-
-@pytest.mark.slow
-def test_sweep_runs_in_processes_of_their_own(tmp_path: Path) -> None:
-    arguments = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--epochs", "1"]
-    arguments += ["--search", "paths"]
-    arguments += ["--alpha", "1", "--train-size", "60", "--jobs", "2", "--out", str(tmp_path)]
-    result = CliRunner().invoke(app, [*arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout.splitlines()[-1])["runs"]
-    assert [r["seed"] for r in found] == [0, 1]
-    assert found[0]["nll"] != found[1]["nll"]

@@ -27,16 +27,23 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 """
 
-USE = """
-from groupella.groups.gate import load_group, load_gspaces, load_nn
-group, gspaces, nn = load_group(), load_gspaces(), load_nn()
+TURN = """
+from groupella.groups.gate import load_group
+group = load_group()
+rotations = group.so3_group(1)
+rotations.irrep(1)(rotations.sample())  # Wigner D, which escnn takes from lie_learn
+"""
+USE = (
+    TURN
+    + """
+from groupella.groups.gate import load_gspaces, load_nn
+gspaces, nn = load_gspaces(), load_nn()
 assert load_group() is group
 space = gspaces.flipRot2dOnR2(4)
 fields = nn.FieldType(space, [space.irrep(1, 1)])
 nn.R2Conv(fields, fields, kernel_size=3)  # np.matrix and scikit-learn, results cached on disk
-rotations = group.so3_group(1)
-rotations.irrep(1)(rotations.sample())  # Wigner D
 """
+)
 
 
 def run(code: str, cache: Path | str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -65,18 +72,9 @@ memory = joblib.Memory
 assert joblib.Memory is memory
 assert not [f for f in warnings.filters if f[1] and "py3nj" in f[1].pattern]
 assert sys.modules.get("sklearn.utils.extmath", "absent") is not None
-"""
-    result = run(code, tmp_path, *STRICT)
-    assert result.stdout == result.stderr == ""
-    assert files_of_escnn() == before
-    assert list((tmp_path / "groupella" / "escnn").rglob("output.pkl"))
 
-
-def test_solvers_leave_no_file_open_and_standard_output_as_it_was(tmp_path: Path) -> None:
-    code = """
-import sys, numpy as np
-from groupella.groups.gate import load_group
-load_group()
+# Solvers leave no file open and standard output as it was.
+import numpy as np
 from escnn.group._numerical import find_orthogonal_matrix
 quarter_turn = np.array([[0.0], [1.0], [-1.0], [0.0]]) / 2**0.5
 before = sys.stdout
@@ -86,11 +84,13 @@ np.testing.assert_allclose(found @ found.T, np.eye(2), atol=1e-4)
 """
     result = run(code, tmp_path, *STRICT)
     assert result.stdout == result.stderr == ""
+    assert files_of_escnn() == before
+    assert list((tmp_path / "groupella" / "escnn").rglob("output.pkl"))
 
 
 def test_works_without_lie_learn(tmp_path: Path) -> None:
     result = run(
-        BLOCK_LIE_LEARN + USE + "assert not [m for m in sys.modules if m.startswith('lie_learn')]",
+        BLOCK_LIE_LEARN + TURN + "assert not [m for m in sys.modules if m.startswith('lie_learn')]",
         tmp_path,
         *STRICT,
     )
@@ -106,7 +106,7 @@ def test_works_where_lie_learn_is_compiled_for_another_numpy(tmp_path: Path) -> 
         "raise ValueError('numpy.dtype size changed, may indicate binary incompatibility')\n"
     )
     path = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-    assert run(path + USE, tmp_path, *STRICT).stderr == ""
+    assert run(path + TURN, tmp_path, *STRICT).stderr == ""
 
 
 def test_works_where_the_cache_cannot_be_written() -> None:

@@ -235,16 +235,6 @@ def test_filters_are_read_off_exactly_on_any_torus(
     assert close(path(x), plain(x), 1e-12)
 
 
-def test_export_works_for_any_batch() -> None:
-    network = small()
-    plain = harden(network, {"layers.0": ["GCONV"]}).eval()
-    x = torch.randn(4, 1, 8, 8)
-    batch = torch.export.Dim("batch", min=1, max=512)
-    exported = torch.export.export(plain, (x,), dynamic_shapes=({0: batch},))
-    more = torch.randn(7, 1, 8, 8)
-    assert close(exported.module()(more), plain(more))
-
-
 @pytest.mark.slow
 def test_it_is_one_graph_for_the_compiler() -> None:
     plain = harden(small()).eval()
@@ -275,7 +265,8 @@ network = torch.load("network.pt", weights_only=False)
 example = torch.load("example.pt")
 assert torch.equal(network(example["x"]), example["y"])
 exported = torch.export.load("network.pt2").module()
-assert torch.allclose(exported(example["x"]), example["y"], atol=1e-5)
+for part in (slice(2), slice(7)):  # batches other than the one of the export
+    assert torch.allclose(exported(example["x"][part]), example["y"][part], atol=1e-5)
 kernel = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3, padding=1, padding_mode="circular"))
 kernel.load_state_dict(torch.load("layer.pt"))
 assert not [name for name in sys.modules if name.startswith("groupella.")]
@@ -285,13 +276,15 @@ assert not [name for name in sys.modules if name.startswith("groupella.")]
 @pytest.mark.slow
 def test_it_loads_where_groupella_is_not(tmp_path: Path) -> None:
     plain = harden(small(), KEPT).eval()
-    x = torch.randn(2, 1, 8, 8)
+    x = torch.randn(7, 1, 8, 8)
     with torch.no_grad():
         torch.save({"x": x, "y": plain(x)}, tmp_path / "example.pt")
     torch.save(plain, tmp_path / "network.pt")
     first = nn.Sequential(plain.get_submodule("layers.0"))
     torch.save(first.state_dict(), tmp_path / "layer.pt")
-    torch.export.save(torch.export.export(plain, (x,)), tmp_path / "network.pt2")
+    any_batch = ({0: torch.export.Dim("batch", min=1, max=512)},)
+    exported = torch.export.export(plain, (x[:4],), dynamic_shapes=any_batch)
+    torch.export.save(exported, tmp_path / "network.pt2")
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE], cwd=tmp_path, capture_output=True, text=True, check=False
     )

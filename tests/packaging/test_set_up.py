@@ -16,7 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 # A Python whose environments contain a scripted pip. ``-m venv DIR`` makes DIR/bin/python a copy
-# of the script; ``-m pip`` does as FAKE_PIP says; ``-c`` goes to the real interpreter.
+# of the script; ``-m pip`` does as FAKE_PIP says; torch is not there before it is installed; other
+# ``-c`` go to the real interpreter.
 FAKE_PYTHON = """#!/bin/sh
 case "$*" in
 *"-m venv "*)
@@ -26,8 +27,9 @@ case "$*" in
     echo "$@" >>"$FAKE_LOG"
     eval "${FAKE_PIP:-:}" ;;
 *load_group*) eval "${FAKE_IMPORT:-:}" ;;
+*"import torch"*) exit 1 ;;
 -V) echo "Python 3.11.99" ;;
-*) exec REAL "$@" ;;
+*) exec REAL -S "$@" ;;
 esac
 """
 

@@ -149,12 +149,12 @@ def test_a_file_is_no_place_for_runs(tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
-@pytest.mark.parametrize("engine", [here, processes(2)], ids=["here", "processes"])
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("engine", "bad", "message"),
     [
-        (replace(TINY, data="mnits"), "bad: no data set 'mnits'"),
+        (processes(2), replace(TINY, data="mnits"), "bad: no data set 'mnits'"),
         (
+            here,
             replace(TINY, training={**TINY.training, "lr": 1e30, "prior_step": "gradient"}),
             "bad: the loss is not finite in step",
         ),

@@ -188,18 +188,3 @@ def test_select_refuses_with_a_reason(tmp_path: Path, arguments: list[str], mess
     result = CliRunner().invoke(app, ["select", *arguments, "--out", str(tmp_path / "run")])
     assert result.exit_code == 2
     assert message in result.output
-
-
-def test_demo_runs_its_jobs_and_reports_them_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = [replace(TINY, title=o, motion="p4", obeys=o, seed=3) for o in ("p4", "z2")]
-    monkeypatch.setattr("groupella.cli._demo.demo_jobs", lambda seed: jobs)
-    result = CliRunner().invoke(app, ["demo", "--json", "--out", str(tmp_path)])
-    found = json.loads(result.output)
-    assert [load(tmp_path / o).job for o in ("p4", "z2")] == jobs
-    assert list(found["verdicts"].values()) == [task["verdict"] for task in found["tasks"]]
-    # "p4" is not among the groups to choose from.
-    assert found["right"] is False
-    assert result.exit_code == 1
-    assert (tmp_path / "report.html").exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +29,7 @@ from groupella.experiments.planted import (
 )
 from groupella.experiments.planted._result import imposes_wrong
 from groupella.runs import RunError
+from groupella.runs.engines import Engine, Work
 
 
 def result(planted: tuple[str, ...], verdicts: tuple[str, ...], **more: Any) -> CaseResult:
@@ -147,7 +150,7 @@ def test_finished_cases_are_skipped_unless_their_recipe_changed(tmp_path: Path) 
 
 
 def test_cases_run_in_processes_have_the_same_results(tmp_path: Path) -> None:
-    cases = [LinearCase("p4", 100, seed) for seed in range(3)]
+    cases = [LinearCase("p4", 100, seed) for seed in range(2)]
     here, there = run_all(cases, tmp_path / "a", progress=False), tmp_path / "b"
     elsewhere = run_all(cases, there, jobs=2, progress=False)
     for mine, other in zip(here, elsewhere, strict=True):
@@ -155,10 +158,35 @@ def test_cases_run_in_processes_have_the_same_results(tmp_path: Path) -> None:
     assert sorted(p.name for p in there.iterdir()) == sorted(f"{c.key}.json" for c in cases)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_failure_names_its_case(tmp_path: Path, jobs: int) -> None:
+def test_a_failure_names_its_case(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"linear-trivial8-nothing-n100-s0 failed: .* not in tuple"):
-        run_all([LinearCase("nothing", 100, 0)], tmp_path, jobs=jobs, progress=False)
+        run_all([LinearCase("nothing", 100, 0)], tmp_path, progress=False)
+
+
+def test_the_command_stops_its_processes_and_says_what_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stopped processes do is the affair of `test_stopping.py`."""
+    stopped = []
+
+    def processes(workers: int) -> Engine:
+        def engine(pieces: Mapping[str, Work]) -> Generator[str, None, None]:
+            (tmp_path / "last.safetensors").touch()
+            try:
+                yield from pieces
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                stopped.append(workers)
+
+        return engine
+
+    monkeypatch.setattr(package, "PRESETS", {"quick": Stubs(Stub("a"), Stub("b"))})
+    monkeypatch.setattr(_runner, "processes", processes)
+    arguments = ["planted", "--jobs", "2", "--no-progress", "--directory", str(tmp_path)]
+    result = CliRunner().invoke(app, arguments)
+    saved = f"interrupted; saved in {tmp_path}. Rerun the command to resume.\n"
+    assert (result.exit_code, result.stdout, result.stderr) == (143, "", saved)
+    assert stopped == [2]
 
 
 def test_a_workspace_of_another_recipe_is_cleared(tmp_path: Path) -> None:
