@@ -27,9 +27,10 @@ from groupella.runs import ray as _ray
 from groupella.runs.directory import Assignment
 from groupella.runs.jobs import Job
 
-SWEEP = ["sweep", "--data", "digits", "--groups", "z2", "--seeds", "0-1", "--alpha", "1"]
-SWEEP += ["--search", "paths", "--train-size", "40", "--epochs", "30", "--json"]
-FIRST, SECOND = "digits-z2-seed-0", "digits-z2-seed-1"
+SWEEP = ["sweep", "--data", "digits"]
+OWN = ["sweep", "--data", "mine.npz", "--groups", "my_groups.py:GROUPS", "--seeds", "0-1"]
+OWN += ["--alpha", "1", "--search", "paths", "--epochs", "30", "--json"]
+FIRST, SECOND = (f"mine-npz-my-groups-py-GROUPS-seed-{seed}" for seed in (0, 1))
 PATIENCE = 240
 CLUSTER = """
 import sys, ray
@@ -51,7 +52,7 @@ Spawn = Callable[..., subprocess.Popen[str]]
 
 def sweep(spawn: Spawn, place: Path, *more: str, **environment: str) -> subprocess.Popen[str]:
     options = ("--out", str(place), "--engine", "ray", *more)
-    return spawn("-m", "groupella.cli", *SWEEP, *options, **{**ENVIRONMENT, **environment})
+    return spawn("-m", "groupella.cli", *OWN, *options, **{**ENVIRONMENT, **environment})
 
 
 def without_times(text: str) -> Any:
@@ -72,12 +73,17 @@ def cluster(spawn: Spawn) -> Iterator[dict[str, str]]:
 @pytest.mark.slow
 @with_ray
 def test_ray_finds_what_the_local_engine_finds(
-    spawn: Spawn, tmp_path: Path, cluster: dict[str, str]
+    spawn: Spawn, tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local = CliRunner().invoke(app, [*SWEEP, "--out", str(tmp_path / "local")])
+    """On files that are named from where the sweep was started; the cluster was elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    images = np.random.default_rng(0).random((40, 8, 8))
+    np.savez("mine.npz", images=images, labels=np.arange(40) % 2)
+    Path("my_groups.py").write_text("from groupella.groups import z2\nGROUPS = [z2()]\n")
+    local = CliRunner().invoke(app, [*OWN, "--jobs", "1", "--out", "local"])
     assert local.exit_code == 0, local.output
-    place = tmp_path / "ray"
-    shutil.copytree(tmp_path / "local" / FIRST, place / FIRST)
+    place = Path("ray")
+    shutil.copytree(Path("local") / FIRST, place / FIRST)
     finished = (place / FIRST / "report.html").stat().st_mtime_ns
 
     process = sweep(spawn, place, "--jobs", "1")
@@ -99,30 +105,7 @@ def test_ray_finds_what_the_local_engine_finds(
     assert process.returncode == 0, err
     assert without_times(out) == without_times(local.stdout)
     assert (place / FIRST / "report.html").stat().st_mtime_ns == finished
-
-
-@pytest.mark.slow
-@with_ray
-def test_own_files_are_named_from_where_the_sweep_was_started(
-    spawn: Spawn, tmp_path: Path, cluster: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The cluster was started elsewhere."""
-    monkeypatch.chdir(tmp_path)
-    images = np.random.default_rng(0).random((20, 4, 4))
-    np.savez("mine.npz", images=images, labels=np.arange(20) % 2)
-    Path("my_groups.py").write_text("from groupella.groups import z2\nGROUPS = [z2()]\n")
-    own = ["--data", "mine.npz", "--groups", "my_groups.py:GROUPS", "--alpha", "1"]
-    more = ["--search", "paths", "--epochs", "1", "--engine", "ray", "--out", "out", "--json"]
-    arguments = ("-m", "groupella.cli", "sweep", *own, *more)
-    process = spawn(*arguments, **{**ENVIRONMENT, **cluster})
-    out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, err
-    assert [row["row"] for row in json.loads(out)["runs"]] == [
-        "mine.npz my_groups.py:GROUPS seed 0"
-    ]
-    assert [run.parent for run in Path("out").glob("*/report.html")] == [
-        Path("out/mine-npz-my-groups-py-GROUPS-seed-0")
-    ]
+    assert {run.parent.name for run in place.glob("*/report.html")} == {FIRST, SECOND}
 
 
 def test_work_begins_where_its_relative_names_are_meant(
