@@ -33,10 +33,9 @@ def sampled_kernels(nn: ModuleType, space: Any, rep_in: Any, rep_out: Any, size:
         type_in, type_out = nn.FieldType(space, [rep_in]), nn.FieldType(space, [rep_out])
         layer = nn.R2Conv(type_in, type_out, size, bias=False, initialize=False)
         filters = []
-        for k in range(layer.weights.numel()):
-            weights = torch.zeros_like(layer.weights)
-            weights[k] = 1.0
-            filters.append(layer.basisexpansion(weights).detach().numpy().astype(np.float64))
+        with torch.no_grad():
+            for weights in torch.eye(layer.weights.numel()):
+                filters.append(layer.basisexpansion(weights).numpy().astype(np.float64))
     shape = (len(filters), rep_out.size, rep_in.size, size, size)
     return np.stack(filters).reshape(shape)
 

@@ -116,7 +116,7 @@ def test_deep_cases_run_to_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(deep, "STUDENT", short)
     monkeypatch.setattr(deep, "FORCED", replace(deep.FORCED, epochs=1))
     monkeypatch.setattr(deep, "SEARCH", Search(restarts=2, first=1, finalists=1, again=1))
-    result = DeepCase(("p4m", "p4m", "p4"), n=100).run(tmp_path / "deep")
+    result = DeepCase(("p4m", "p4m", "p4"), n=60).run(tmp_path / "deep")
     assert len(result.verdicts) == 3
     assert set(result.details["forced"][2]) == {"p4m"}
     assert result.part == "deep"

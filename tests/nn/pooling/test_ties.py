@@ -42,9 +42,9 @@ def broken(
     network = network.to(x.dtype).eval()
     worst = torch.zeros(len(x), dtype=x.dtype)
     with torch.no_grad():
-        y = torch.cat([network(part) for part in x.split(1000)])
+        y = torch.cat([network(part) for part in x.split(100)])
         for g in space.sample(symmetry or space.ambient, elements):
-            moved = torch.cat([network(space.act(g, part)) for part in x.split(1000)])
+            moved = torch.cat([network(space.act(g, part)) for part in x.split(100)])
             worst = torch.maximum(worst, (moved - y).abs().amax(1))
     spread = y.std(0).mean() if len(y) > 1 else y.abs().mean()
     return (worst > TOLERANCE[x.dtype] * spread).nonzero().flatten().tolist()
