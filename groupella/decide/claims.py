@@ -16,10 +16,19 @@ Both with paired standard errors, at `level` divided by the number of candidates
 | outcome  | when                                                                              |
 | -------- | --------------------------------------------------------------------------------- |
 | rejected | averaging costs, while moved data look to h like data it knows; or imposing costs: |
-|          | on average, or in a class that has enough data to be sure                         |
+|          | on average, or in a class that has enough data to be sure; or something is left    |
 | holds    | averaging surely costs nothing, in no class, and imposing does not cost; or        |
 |          | imposing surely costs nothing, where moved data do not look like the data          |
 | open     | everything else: the data cannot tell, or the two questions disagree               |
+
+A third question can only speak against a candidate. What h sees beyond m, its outputs less their
+mean over m, says nothing of labels that obey m, wherever moved data look like the data:
+
+* **what is left over** t = mean(s), s the score of adding it to the outputs of the network that
+  obeys m (`Tested.leftover`). If it is surely positive, the labels depend on what m hides, and
+  the best multiple of it gains about t²/2 nats a datum. A network h that knows much less than the
+  one that obeys m is no yardstick for averaging and imposing: there m holds only if t²/2 is surely
+  below the margin too.
 
 A symmetry is asserted only where a test that could have failed was passed. Nothing is asserted
 where no network predicts better than the class frequencies. A candidate that averaging rejects
@@ -36,17 +45,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from groupella._schema import build
-
 from ._differences import Difference, told_apart
 from ._differences import FloatArray as FloatArray
-from ._verdict import NONE, Candidates, verdict_text
+from ._judgement import Consequence, Finding, Judgement, LayersFinding, Outcome
+from ._leftover import Leftover
+from ._verdict import NONE, Candidates
 from .assertion import assertion
 
 FREE = "free"
@@ -55,7 +64,6 @@ NOTHING = (
     "no network predicts held-out data better than the class frequencies or the mean of the "
     "targets: there is nothing to learn, or there are too few data or epochs"
 )
-Outcome = Literal["holds", "rejected", "open"]
 
 
 @dataclass(frozen=True)
@@ -76,9 +84,15 @@ class Claims:
     familiar
         Moved data look familiar if predictions for them are told from those for the data no more
         often than this; 0.5 is guessing.
-    explained
+    explained, mostly
         Where no network that obeys less has learned anything, a symmetry is asserted only if its
-        own network surely explains this share of the labels' entropy.
+        own network surely explains this share of the labels' entropy: `explained`, or `mostly` if
+        surely nothing is left over of what such a network sees.
+    weak
+        A network that knows less than this share of what a candidate's own network knows is too
+        weak to test it by averaging and imposing alone.
+    suspicion
+        Nothing is asserted while something seems left over at this level, over all tests of it.
     within
         A symmetry that no grid has exactly is asserted only if the predictions of its own network
         change by no more than this share of their norm when inputs are moved.
@@ -90,6 +104,9 @@ class Claims:
     class_loss: float = 0.1
     familiar: float = 0.6
     explained: float = 0.9
+    mostly: float = 0.7
+    weak: float = 0.5
+    suspicion: float = 0.05
     within: float = 0.25
 
     def __post_init__(self) -> None:
@@ -105,7 +122,9 @@ class Tested:
     scores: log-likelihood of each datum. averaged: the same with predictions averaged over each
     candidate, accuracy: the share that these get right. told: how often predictions for data moved
     by each candidate are told from those for the data (`told_apart`). within: how far predictions
-    move when inputs do, for a network that obeys its symmetry only approximately.
+    move when inputs do, for a network that obeys its symmetry only approximately. leftover: for
+    networks that obey less, how much each datum asks for what they see and this one cannot, in
+    units of the root of the information: a mean of t is worth t²/2 nats.
     """
 
     scores: FloatArray
@@ -113,6 +132,7 @@ class Tested:
     told: Mapping[str, float] = field(default_factory=dict)
     accuracy: Mapping[str, float] = field(default_factory=dict)
     within: float | None = None
+    leftover: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def pooled(cls, folds: Sequence[Tested]) -> Tested:
@@ -124,101 +144,12 @@ class Tested:
             {m: float(np.mean([f.told[m] for f in folds])) for m in common},
             {m: float(np.mean([f.accuracy[m] for f in folds])) for m in common},
             max((f.within for f in folds if f.within is not None), default=None),
+            {
+                h: np.concatenate([f.leftover[h] for f in folds])
+                for h in folds[0].leftover
+                if all(h in f.leftover for f in folds)
+            },
         )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What was found of one candidate: against which network, by how much, and the outcome."""
-
-    candidate: str
-    against: str
-    outcome: Outcome
-    probability: float
-    averaging: Difference
-    imposing: Difference | None  # None: rejected before a network of its own was trained
-    margin: float
-    reason: str
-
-
-@dataclass(frozen=True)
-class Consequence:
-    """What imposing a group on the whole network does; None where it was not measured.
-
-    `name` is a group or a reference such as "chance". All is on held-out data: `log_evidence` is
-    log p(held-out | training data) in nats, `accuracy` is from 0 to 1, `r2` is of real targets,
-    `nll` is the mean.
-    """
-
-    name: str
-    log_evidence: float | None = None
-    accuracy: float | None = None
-    nll: float | None = None
-    equivariance_error: float | None = None
-    parameters: int | None = None
-    note: str = ""
-    r2: float | None = None
-
-
-@dataclass(frozen=True)
-class LayersFinding:
-    """What was found of a symmetry imposed on the first `depth` layers only."""
-
-    candidate: str
-    depth: int
-    holds: bool
-    probability: float
-    imposing: Difference
-    margin: float
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The verdict on the network: names, () for none, None for undecided, and why.
-
-    `open` lists the candidates that would add to the verdict and can neither be asserted nor
-    excluded. `probability` is that of the whole verdict: that the named groups hold, and that no
-    other candidate does. `within` has the measured error of networks that obey a candidate only
-    approximately; the verdict then says "so2 to within 3.0 %".
-    """
-
-    obeys: tuple[str, ...] | None
-    probability: float
-    reason: str
-    findings: tuple[Finding, ...] = ()
-    layers: tuple[LayersFinding, ...] = ()
-    open: tuple[str, ...] = ()
-    within: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> str:
-        if self.obeys is None:
-            return verdict_text(None)
-        return verdict_text(
-            [
-                f"{name} to within {100 * self.within[name]:.1f} %" if name in self.within else name
-                for name in self.obeys
-            ]
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "verdict": self.verdict,
-            "probability": self.probability,
-            "reason": self.reason,
-            "obeys": None if self.obeys is None else list(self.obeys),
-            "open": list(self.open),
-            "findings": [asdict(f) for f in self.findings],
-            "layers": [asdict(f) for f in self.layers],
-            "within": dict(self.within),
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Judgement:
-        """The inverse of `as_dict`; raises `ValueError` for anything else."""
-        if not isinstance(content, dict):
-            raise ValueError(f"a judgement must be an object, got {content!r:.60}")
-        return build(cls, {k: v for k, v in content.items() if k != "verdict"}, "judgement")
 
 
 @dataclass(frozen=True)
@@ -383,6 +314,8 @@ class Comparison:
         ):
             reason = f"{finding.reason}, but its network obeys it only to within {within:.0%}"
             return replace(finding, outcome="open", probability=0.5, reason=reason)
+        if finding is not None and name in self.tested:
+            finding = self._with_leftover(finding)
         rejected = [n for n, outcome in parts.items() if outcome == "rejected"]
         if rejected and finding is not None and finding.outcome == "holds":
             reason = f"{finding.reason}, but {' and '.join(rejected)} is rejected"
@@ -456,7 +389,8 @@ class Comparison:
         self, name: str, against: str, averaging: Difference, imposing: Difference, margin: float
     ) -> Finding:
         """A candidate whose network has nothing to be compared with."""
-        enough = -self.claims.explained * float(self.chance.mean())
+        entropy = -float(self.chance.mean())
+        enough, most = self.claims.explained * entropy, self.claims.mostly * entropy
         outcome: Outcome = "open"
         probability = 0.5
         reason = f"the network that obeys less ({against}) has learned nothing to compare with"
@@ -464,9 +398,59 @@ class Comparison:
             outcome = "holds"
             probability = self.gained[name].probability_above(enough)
             reason = "imposing it leaves next to nothing that a network that obeys less could know"
+        elif self.gained[name].surely_above(most, self.z) and self._left(name).excludes(against):
+            outcome = "holds"
+            probability = self.gained[name].probability_above(most)
+            reason = (
+                "its network explains most of the labels, and nothing that a network that obeys "
+                "less sees is left over"
+            )
         elif name not in self.learned:
             reason = "it has learned nothing, and neither has a network that obeys less"
         return Finding(name, against, outcome, probability, averaging, imposing, margin, reason)
+
+    def _with_leftover(self, finding: Finding) -> Finding:
+        """The finding, unless what weaker networks see beyond the candidate says otherwise."""
+        rule, name, against = self.claims, finding.candidate, finding.against
+        left = self._left(name)
+        found = replace(finding, leftover=left.by.get(against))
+        if left.sure is not None:
+            reason = (
+                f"what its network gets wrong depends on what {_shown(left.sure)} sees beyond it"
+            )
+            return replace(found, outcome="rejected", probability=0.0, reason=reason)
+        if found.outcome != "holds":
+            return found
+        enough = -rule.explained * float(self.chance.mean())
+        weak = self.gained[against].mean < rule.weak * self.gained[name].mean
+        if left.seeming is not None:
+            reason = f"what {_shown(left.seeming)} sees beyond it may matter to the labels"
+        elif (
+            weak
+            and found.leftover is not None
+            and not left.excludes(against)
+            and not self.gained[name].surely_above(enough, self.z)
+        ):
+            reason = f"{_shown(against)} knows too little for a test of it"
+        else:
+            return found
+        return replace(found, outcome="open", probability=0.5, reason=reason)
+
+    def _left(self, name: str) -> Leftover:
+        """What is left over for each weaker network to which moved data look like the data."""
+        rule, alike = self.claims, np.zeros_like(self.classes)
+        by = {
+            n: Difference.of(scores, np.zeros_like(scores), alike, self.blocks)
+            for n, scores in self.tested[name].leftover.items()
+            if self.tested[n].told.get(name, 1.0) <= rule.familiar
+        }
+        tests = sum(1 + len(self.candidates.inside[n]) for n in self.candidates.names)
+        sure, seems = (
+            float(stdtrit(self._independent - 1, 1 - level / max(tests, 1)))
+            for level in (rule.level / self.looks, rule.suspicion)
+        )
+        known = max(self.gained[name].mean, 0.0)
+        return Leftover(by, sure, seems, rule.slight * known, rule.tolerance * known)
 
     def _imposing(self, name: str, weaker: Tested) -> Difference | None:
         if name not in self.tested:
@@ -486,6 +470,10 @@ class Comparison:
     @cached_property
     def _labels(self) -> int:
         return max(len(np.unique(self.classes)), 1)
+
+
+def _shown(name: str) -> str:
+    return "a network without symmetry" if name == FREE else f"the network that obeys {name}"
 
 
 def _unknown(name: str) -> Finding:

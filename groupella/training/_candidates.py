@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -149,6 +149,19 @@ class Plan:
         return file_name(name + " and dense layers" if self.dense else name)
 
 
+@dataclass(frozen=True)
+class TestedNetwork:
+    """A network on held-out data, its row of the table, and what it sees that a symmetry hides.
+
+    `sees` has its outputs (n, K) less their mean over each symmetry that it need not obey. Where
+    the targets obey that symmetry, this says nothing about them.
+    """
+
+    tested: Tested
+    row: Consequence
+    sees: Mapping[str, Tensor]
+
+
 class CandidateNetworks:
     """The networks of one search: how they are built, trained and tested."""
 
@@ -245,15 +258,24 @@ class CandidateNetworks:
         )
 
     def test(
-        self, name: str, trained: Fit, held: Tensor, above: Iterable[Symmetry] = ()
-    ) -> tuple[Tested, Consequence]:
-        """Predict held-out data as they are, and averaged over each symmetry of `above`."""
+        self,
+        name: str,
+        trained: Fit,
+        held: Tensor,
+        above: Iterable[Symmetry] = (),
+        hidden: Mapping[str, Tensor] | None = None,
+    ) -> TestedNetwork:
+        """Predict held-out data as they are, and averaged over each symmetry of `above`.
+
+        `hidden` has what networks that obey less see of the data and this one cannot: the field
+        `sees` of theirs, for what this one obeys.
+        """
         x, y = self.x[held], self.y[held]
         scoring, network = self.scoring, _folded(trained)
         plain = outputs(network, x)
         calibration = scoring.calibrated(plain, y)
         scores = self.weighed(scoring.scores(plain, y, calibration), held)
-        averaged, told, quality = {}, {}, {}
+        averaged, told, quality, sees = {}, {}, {}, {}
         for symmetry in above:
             moved = self._moved(network, x, symmetry)
             # At one calibration, set before averaging: one set after it could undo the averaging.
@@ -262,11 +284,16 @@ class CandidateNetworks:
             averaged[symmetry.name] = self.weighed(together, held)
             told[symmetry.name] = _told(plain, moved, scoring)
             quality[symmetry.name] = scoring.quality(mean, y)
+            sees[symmetry.name] = plain - moved.mean(0)
         row = replace(
             scoring.row(name, plain, y),
             parameters=sum(p.numel() for p in trained.network.parameters()),
         )
-        return Tested(scores, averaged, told, quality), row
+        leftover = {
+            weaker: self.weighed(scoring.leftover(plain, y, calibration, beyond), held)
+            for weaker, beyond in (hidden or {}).items()
+        }
+        return TestedNetwork(Tested(scores, averaged, told, quality, leftover=leftover), row, sees)
 
     def weighed(self, scores: Tensor, held: Tensor) -> FloatArray:
         """Scores of held-out data times their weights, which have the mean 1."""

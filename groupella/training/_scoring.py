@@ -84,6 +84,21 @@ class Scoring(ABC):
     def chance(self, train: Tensor, held: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores (n,) and the outputs (n, K) of a guess that ignores the inputs."""
 
+    def leftover(self, f: Tensor, y: Tensor, calibration: Tensor, beyond: Tensor) -> Tensor:
+        """Return how much each target asks for what `beyond` adds to the outputs f, (n,).
+
+        The score s_i = ∂ log p(y_i | f_i + β·beyond_i)/∂β at β = 0 over the root of the information
+        I, the mean of −∂²/∂β². Where the mean of these is t, the best β > 0 gains about t²/2 nats a
+        datum.
+        """
+        beta = torch.zeros(len(y), dtype=torch.double, requires_grad=True)
+        likely = self.scores(f + beta[:, None] * beyond, y, calibration)
+        (score,) = torch.autograd.grad(likely.sum(), beta, create_graph=True)
+        (second,) = torch.autograd.grad(score.sum(), beta)
+        information = -second.mean()
+        scale = information.sqrt() if information > 0 else torch.tensor(math.inf)
+        return score.detach() / scale
+
     measure = "accuracy"  # the field of a `Consequence` that `quality` fills
 
     def quality(self, f: Tensor, y: Tensor) -> float:

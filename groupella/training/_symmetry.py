@@ -14,7 +14,7 @@ All trainings go through `fit`: an interrupted search resumes and gives the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -264,6 +264,7 @@ class _Look:
     fits: dict[str, Fit]
     tested: dict[str, Tested]
     rows: dict[str, Consequence]
+    sees: dict[str, Mapping[str, Tensor]]
 
 
 class _Search:
@@ -315,7 +316,7 @@ class _Search:
         networks = self.networks
         labels = networks.scoring.labels(networks.y)
         train, held = split(labels, networks.settings, number, networks.blocks)
-        look = _Look(number, train, held, {}, {}, {})
+        look = _Look(number, train, held, {}, {}, {}, {})
         self._add(look, FREE)
         for name in self.compare([look]).order:
             if every or name not in self.compare([look]).findings:
@@ -448,7 +449,7 @@ class _Search:
         for look in looks:
             if name not in look.tested[FREE].averaged:
                 for weaker, trained in look.fits.items():
-                    look.tested[weaker], _ = self._test(look, weaker, trained)
+                    self._test(look, weaker, trained)
             if name not in self.compare([look]).findings:
                 self._add(look, name)
 
@@ -456,23 +457,30 @@ class _Search:
     def _same(one: Symmetry, other: Symmetry) -> bool:
         return is_inside(one, other) and is_inside(other, one)
 
-    def _test(self, look: _Look, name: str, trained: Fit) -> tuple[Tested, Consequence]:
-        """A network on the held-out data, also averaged over each candidate that obeys more."""
+    def _test(self, look: _Look, name: str, trained: Fit) -> Consequence:
+        """Test a network, also averaged over each candidate that obeys more: its row."""
         above = [n for n in self.candidates.names if name in (FREE, *self.candidates.inside[n])]
-        return self.networks.test(name, trained, look.held, [self.groups[n] for n in above])
+        below = () if name == FREE else (FREE, *self.candidates.inside[name])
+        hidden = {n: look.sees[n][name] for n in below if n in look.sees}
+        found = self.networks.test(
+            name, trained, look.held, [self.groups[n] for n in above], hidden
+        )
+        look.tested[name], look.sees[name] = found.tested, found.sees
+        return found.row
 
     def _add(self, look: _Look, name: str) -> None:
         networks, plan = self.networks, self.plans[name]
         file = f"{plan.file_name}-{look.number + 1}" if look.number else plan.file_name
         trained = networks.train(plan, look.train, file)
-        tested, row = self._test(look, name, trained)
+        row = self._test(look, name, trained)
         if name != FREE and (plan.outputs.is_approximate or not look.number):
             error = networks.invariance_error(trained, look.held, plan.outputs)
             row = replace(row, equivariance_error=error)
-            tested = replace(tested, within=error if plan.outputs.is_approximate else None)
+            if plan.outputs.is_approximate:
+                look.tested[name] = replace(look.tested[name], within=error)
         if not look.number:  # the table is that of the first look
-            row = replace(row, log_evidence=float(tested.scores.sum()))
-        look.fits[name], look.tested[name], look.rows[name] = trained, tested, row
+            row = replace(row, log_evidence=float(look.tested[name].scores.sum()))
+        look.fits[name], look.rows[name] = trained, row
         if row.r2 is not None:
             score = f"held-out R² {row.r2:.3f}, NLL {row.nll:.3f}"
         else:
@@ -481,7 +489,7 @@ class _Search:
 
     def _try(self, look: _Look, plan: Plan) -> tuple[Tested, Fit]:
         trained = self.networks.train(plan, look.train, plan.file_name)
-        return self.networks.test(plan.file_name, trained, look.held)[0], trained
+        return self.networks.test(plan.file_name, trained, look.held).tested, trained
 
     def _around(self, symmetry: Symmetry) -> list[Symmetry]:
         """Candidates with translations that contain `symmetry` properly, the strictest first."""

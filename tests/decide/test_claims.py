@@ -357,6 +357,84 @@ def test_where_no_weaker_network_has_learned_a_symmetry_must_explain_nearly_ever
     assert (found["z2"].outcome, judgement.verdict) == (outcome, verdict)
 
 
+def left(world: World, t: float, others: float = 1.0) -> Any:
+    """What is left over of each datum, with a t statistic of t."""
+    return t / math.sqrt(world.n) + others * world.jitter(1.0)
+
+
+def with_leftover(
+    t: float, *, known: float = KNOWN, told: float = 0.5, n: int = 400, gain: float = KNOWN
+) -> Answer:
+    """z2, of which averaging and imposing say that it holds, where h sees something beyond it."""
+    world = World(n)
+    free = CHANCE + known + world.jitter(0.1)
+    tested = {
+        FREE: Scores(free, {"z2": free + world.jitter(0.05)}, {"z2": told}),
+        "z2": Scores(CHANCE + gain + world.jitter(0.1), leftover={FREE: left(world, t)}),
+    }
+    return world.judge(tested)
+
+
+@pytest.mark.parametrize(
+    ("t", "told", "outcome"),
+    [
+        pytest.param(0.0, 0.5, "holds", id="nothing is left"),
+        pytest.param(-6.0, 0.5, "holds", id="what h sees misleads it"),
+        pytest.param(3.0, 0.5, "open", id="something seems left"),
+        pytest.param(8.0, 0.5, "rejected", id="something is left"),
+        pytest.param(8.0, 0.9, "holds", id="unfamiliar data"),
+    ],
+)
+def test_what_is_left_over_speaks_against_a_symmetry(t: float, told: float, outcome: str) -> None:
+    judgement, found = with_leftover(t, told=told)
+    assert found["z2"].outcome == outcome
+    assert judgement.verdict == {"holds": "z2", "open": "undecided", "rejected": "none"}[outcome]
+    if told < 0.6:
+        left_over = found["z2"].leftover
+        assert left_over.mean / left_over.error == pytest.approx(t, rel=0.1, abs=0.1)
+    if outcome != "holds":
+        assert "network without symmetry" in judgement.reason
+
+
+def test_what_is_left_over_but_worth_little_does_not_count() -> None:
+    """t = 8 on 40,000 data is worth 0.0008 nats a datum."""
+    assert with_leftover(8.0, n=40_000)[0].verdict == "z2"
+
+
+def test_a_weak_network_tests_a_symmetry_only_by_what_is_left_over() -> None:
+    """It knows a tenth of what z2's network does; on few data t²/2 may be more than the margin."""
+    verdicts = [with_leftover(0.5, known=0.15, n=n)[0].verdict for n in (30, 400)]
+    assert verdicts == ["undecided", "z2"]
+    assert [with_leftover(0.5, n=n)[0].verdict for n in (30, 400)] == ["z2", "z2"]
+
+
+@pytest.mark.parametrize(
+    ("share", "t", "verdict"),
+    [(0.8, 0.0, "z2"), (0.8, 3.0, "undecided"), (0.6, 0.0, "undecided"), (0.95, 0.0, "z2")],
+)
+def test_where_no_weaker_network_has_learned_most_must_be_explained_and_nothing_left(
+    share: float, t: float, verdict: str
+) -> None:
+    judgement, _ = with_leftover(t, known=0.0, gain=-share * CHANCE)
+    assert judgement.verdict == verdict
+
+
+def test_labels_that_obey_a_symmetry_are_rarely_suspected() -> None:
+    """Where h sees nothing of the labels, t is Student's, and 5 % of tests may be suspicious."""
+    rng, suspected, trials = np.random.default_rng(0), 0, 400
+    for _ in range(trials):
+        world = World(200)
+        free = CHANCE + KNOWN + world.jitter(0.1)
+        tested = {
+            FREE: Scores(free, {"z2": free + world.jitter(0.05)}, {"z2": 0.5}),
+            "z2": Scores(free, leftover={FREE: rng.standard_normal(200)}),
+        }
+        suspected += world.judge(tested)[0].verdict != "z2"
+    assert (
+        stats.binomtest(suspected, trials, Claims().suspicion, alternative="greater").pvalue > 0.001
+    )
+
+
 def test_a_class_that_imposing_harms_rejects_whatever_the_mean() -> None:
     world = World()
     loss = np.where(world.classes == 0, -0.8, 0.3)

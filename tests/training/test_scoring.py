@@ -72,6 +72,28 @@ def test_motions_that_change_nothing_cost_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SCORINGS)
+def test_what_is_left_over_is_worth_half_its_square(kind: str) -> None:
+    """The gain of the best multiple of what is added, by search; exact where scores are squares."""
+    scoring, y = SCORINGS[kind](3), TARGETS[kind]
+    calibration = scoring.calibrated(F, y)
+    beyond = torch.randn(F.shape, generator=torch.Generator().manual_seed(1)).double()
+    told = torch.nn.functional.one_hot(y, 3) if kind == "classes" else y
+    beyond = beyond + 0.5 * (told - scoring.predictions(F / calibration))
+    steps = torch.linspace(0, 2, 2001).double()
+    plain = density(kind, F, calibration).mean()
+    gains = [float(density(kind, F + b * beyond, calibration).mean() - plain) for b in steps]
+    left = scoring.leftover(F, y, calibration, beyond)
+    assert left.mean() > 0.1
+    close = 1e-4 if kind == "regression" else 0.15
+    assert float(left.mean().square() / 2) == pytest.approx(max(gains), rel=close)
+    # A derivative datum by datum, whatever the size of what is added.
+    tiny = density(kind, F + 1e-6 * beyond, calibration) - density(kind, F, calibration)
+    assert torch.allclose(left / left.norm(), tiny / tiny.norm(), atol=1e-4)
+    assert torch.allclose(scoring.leftover(F, y, calibration, 1e3 * beyond), left)
+    assert not scoring.leftover(F, y, calibration, torch.zeros_like(F)).any()
+
+
+@pytest.mark.parametrize("kind", SCORINGS)
 def test_predictions_for_unusual_inputs_are_told_by_their_signature(kind: str) -> None:
     scoring = SCORINGS[kind](3)
     ordinary, others, weak = (

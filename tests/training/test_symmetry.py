@@ -34,8 +34,11 @@ SHORT = FindSettings(width=4, epochs=2)
 NAMES = ("flips(0)", "flips")
 
 
-def patches(n: int, seed: int = 0) -> Data:
-    """One of four patches anywhere on the torus, in noise; the label says which."""
+def patches(n: int, seed: int = 0, above: float = 0.0, noise: float = 0.1) -> Data:
+    """One of four patches anywhere on the torus, in noise; the label says which.
+
+    Of those in the upper half, a share `above` has a label of its own.
+    """
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.tensor(
         [
@@ -46,10 +49,12 @@ def patches(n: int, seed: int = 0) -> Data:
         ]
     ).float()
     y = torch.arange(n) % 4
-    x = 0.1 * torch.randn(n, 1, 8, 8, generator=generator)
+    x = noise * torch.randn(n, 1, 8, 8, generator=generator)
     x[:, 0, :3, :3] += drawn[y]
-    shifts = torch.randint(8, (n, 2), generator=generator).tolist()
-    return torch.stack([one.roll(tuple(s), (1, 2)) for one, s in zip(x, shifts, strict=True)]), y
+    shifts = torch.randint(8, (n, 2), generator=generator)
+    moved = [one.roll(tuple(s), (1, 2)) for one, s in zip(x, shifts.tolist(), strict=True)]
+    told = (shifts[:, 0] < 4) & (torch.rand(n, generator=generator) < above)
+    return torch.stack(moved), torch.where(told, 4, y)
 
 
 def quadrants(n: int, seed: int = 0) -> Data:
@@ -121,6 +126,18 @@ def test_a_network_too_wide_for_curvature_has_its_verdict(monkeypatch: pytest.Mo
     assert not said.is_measured
     assert said.verdict == found.verdict
     assert set(said.verdicts.values()) == {found.verdict}
+
+
+def test_a_place_that_matters_a_little_is_not_overlooked() -> None:
+    """The free network learns the patches badly, so that shifts seem to cost nothing."""
+    data = patches(500, above=0.4, noise=0.3)
+    found = search(data, z2(), settings=replace(QUICK, looks=1, layers=False))
+    assert found.verdict == "none"
+    (finding,) = found.judgement.findings
+    assert finding.imposing is not None
+    assert finding.leftover is not None
+    assert finding.imposing.mean > 0  # z2's network predicts better
+    assert "depends on what a network without symmetry sees" in finding.reason
 
 
 def test_quadrants_obey_nothing() -> None:

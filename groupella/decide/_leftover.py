@@ -1,0 +1,58 @@
+"""What a network that obeys less sees and a candidate hides: do the labels depend on it?
+
+Let f be the outputs of the network that obeys m, and φ(x) = h(x) − mean of h(g·x) over elements g
+of m, for a network h that obeys less. If the labels obey m, and x is as likely as g·x, then φ says
+nothing of what f gets wrong, whatever was learned by either: the score s = ∂ log p(y | f + β φ)/∂β
+at β = 0 has the mean 0. In units of the root of the information, a mean of t says that the best β
+gains about t²/2 nats a datum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ._differences import Difference
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """The scores of a candidate's network, for each network that obeys less.
+
+    z, z_seems: quantiles at which they are surely, or seem to be, positive. slight, margin: nats
+    from which they count.
+    """
+
+    by: Mapping[str, Difference]
+    z: float
+    z_seems: float
+    slight: float
+    margin: float
+
+    @property
+    def sure(self) -> str | None:
+        """The network by which labels surely depend on what is left over, more than slightly."""
+        left = {
+            name: t
+            for name, t in self.by.items()
+            if t.surely_above(0.0, self.z) and t.mean**2 / 2 > self.slight
+        }
+        return max(left, key=lambda name: left[name].mean, default=None)
+
+    @property
+    def seeming(self) -> str | None:
+        """The network by which they seem to, where it may be more than slight."""
+        left = {
+            name: t
+            for name, t in self.by.items()
+            if t.surely_above(0.0, self.z_seems) and self._most(t) > self.slight
+        }
+        return max(left, key=lambda name: left[name].mean, default=None)
+
+    def excludes(self, network: str) -> bool:
+        """Whether what this network sees is surely worth less than the margin."""
+        return network in self.by and self._most(self.by[network]) <= self.margin
+
+    def _most(self, score: Difference) -> float:
+        """The largest gain that the data allow."""
+        return max(score.mean + self.z * score.error, 0.0) ** 2 / 2
