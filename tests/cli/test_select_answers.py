@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from groupella.cli.app import app
+from groupella.experiments.planted._select_tasks import ALL_HANDED, HANDED, shapes
 from groupella.runs.directory import load
 
 MINE = """
@@ -23,7 +25,8 @@ MINE = [Symmetry.from_generators("turned over", (4, 4), [sites.T.ravel()])]
 
 
 def run(*arguments: object) -> Any:
-    return CliRunner().invoke(app, ["select", *map(str, arguments), "--alpha", "1"])
+    width = () if "--alpha" in arguments else ("--alpha", "1")
+    return CliRunner().invoke(app, ["select", *map(str, arguments), *width])
 
 
 def answer(*arguments: object) -> dict[str, Any]:
@@ -94,6 +97,26 @@ def test_labels_that_a_group_of_ones_own_does_not_leave_alone(
     assert found["probability"] > 0.9
     assert found["accuracy"] > 0.9
     assert set(found["layers"].values()) == {"none"}
+
+
+@pytest.mark.slow
+def test_a_folder_of_shapes_whose_hand_matters_obeys_turns_but_no_mirrors(tmp_path: Path) -> None:
+    """From files to the verdict, and back from the run: colours, places and turns are random."""
+    x, labels = shapes(HANDED, ALL_HANDED, np.random.default_rng(0), n=500)
+    for number, (image, label) in enumerate(zip(x, labels, strict=True)):
+        file = tmp_path / "shapes" / label / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(file)
+    found = answer(
+        *("--groups", "z2,p4,p4m", "--data", tmp_path / "shapes", "--epochs", 20),
+        *("--alpha", 2, "--out", tmp_path / "run"),
+    )
+    assert found["verdict"] == "p4"
+    assert found["probability"] > 0.99
+    rows = {row["name"]: row for row in found["consequences"]}
+    assert rows["p4"]["accuracy"] > 0.85 > 0.75 > rows["p4m"]["accuracy"]
+    assert found["accuracy"] > 0.9
+    assert load(tmp_path / "run").content.selection.judgement.verdict == "p4"
 
 
 @pytest.mark.parametrize(
