@@ -9,7 +9,8 @@ posterior (H + δ)⁻¹ is diagonal, so each map adds
 Where A is the sum of few outer products, Q_A has only its range, and one more coordinate: the norm
 of what is left of a, on which A is zero. J_k = g aᵀ of one sample needs no more.
 
-One forward pass and K backward passes per batch, no loop over samples.
+One forward pass and K backward passes per batch, no loop over samples. With one position and one
+block, J_k = g_k aᵀ is not formed: Σ_f = Σ_i g̃_ki g̃_li Σ_j ã_j² / (λ_j μ_i + δ).
 """
 
 from __future__ import annotations
@@ -43,6 +44,13 @@ class Use:
     inputs: Tensor
     edge: GradientEdge
     shape: torch.Size
+    is_only: bool = True  # the only use of its weight
+
+    @property
+    def is_outer_product(self) -> bool:
+        """Whether the gradient of a sample is one g aᵀ."""
+        outputs = self.shared_map.outputs(torch.zeros(1, *self.shape[1:]))
+        return self.is_only and self.inputs.shape[1:3] == outputs.shape[1:3] == (1, 1)
 
 
 class Listener:
@@ -78,7 +86,10 @@ class Listener:
             return
         with torch.no_grad():
             inputs = shared_map.inputs(x.detach())
-        self.uses.append(Use(name, shared_map, inputs, get_gradient_edge(y), y.shape))
+        again = any(use.name == name for use in self.uses)
+        if again:
+            self.uses = [replace(u, is_only=u.is_only and u.name != name) for u in self.uses]
+        self.uses.append(Use(name, shared_map, inputs, get_gradient_edge(y), y.shape, not again))
 
     def unheard(self) -> list[str]:
         """The named weights of which no map was heard."""
@@ -98,24 +109,46 @@ def output_covariance(
     `precisions` maps each parameter to its δ; `scale` multiplies the curvature.
     """
     bases = {name: _bases(block) for name, block in blocks.items()}
+    listener, f = _heard(network, x, blocks)
+    n, k = f.shape
+    columns = torch.eye(k, dtype=f.dtype, device=f.device).expand(n, -1, -1)
+    once = {use.name: use for use in listener.uses if use.is_outer_product}
+    # The inputs of these are the same in every column: gradients alone are kept.
+    one = torch.ones(1, 1, 1, dtype=torch.float64, device=x.device)
+    sides = {
+        name: ((one[0], one), bases[name][1]) if name in once else bases[name] for name in bases
+    }
+    uses = [
+        replace(use, inputs=f.new_ones(n, 1, 1, 1)) if use.name in once else use
+        for use in listener.uses
+    ]
     jacobians: dict[str, list[Tensor]] = {}
-
-    def identity(f: Tensor) -> Tensor:
-        return torch.eye(f.shape[1], dtype=f.dtype, device=f.device).expand(len(f), -1, -1)
-
-    outputs, columns = jacobian_columns(network, x, blocks, identity, bases)
-    for one in columns:
-        for name, column in one.items():
-            jacobians.setdefault(name, []).append(column)
-    n, k = outputs.shape
+    for column in _with_loose(
+        network, listener, x, columns, _columns(f, columns, uses, sides), sides
+    ):
+        for name, part in column.items():
+            jacobians.setdefault(name, []).append(part)
     covariance = torch.zeros(n, k, k, dtype=torch.float64, device=x.device)
     for name, rows in jacobians.items():
-        (lam, _), (mu, _) = bases[name]
+        (lam, q), (mu, _) = bases[name]
         values = scale * blocks[name].scale * mu[:, :, None] * lam[:, None, :]
-        weight = (values + precisions[name]).rsqrt()
-        z = torch.stack([(j * weight).reshape(n, -1) for j in rows], 1)
+        variance = (values + precisions[name]).reciprocal()
+        if name in once:
+            a = _rotate(once[name].inputs, q)[:, 0, 0]
+            g = torch.stack([row[:, 0, :, 0] for row in rows], 1)
+            covariance += (g * (a.square() @ variance[0].T)[:, None]) @ g.mT
+            continue
+        z = torch.stack([(j * variance.sqrt()).reshape(n, -1) for j in rows], 1)
         covariance += z @ z.mT
-    return outputs.double(), covariance
+    return f.detach().double(), covariance
+
+
+def numbers_held(network: nn.Module, x: Tensor, blocks: Mapping[str, KroneckerBlock]) -> int:
+    """Return how many numbers `output_covariance` holds at once per sample, given one sample."""
+    listener, f = _heard(network, x, blocks)
+    once = {use.name for use in listener.uses if use.is_outer_product}
+    sizes = (b.output_factors.shape[1] if n in once else b.size for n, b in blocks.items())
+    return f.shape[1] * sum(sizes)
 
 
 def jacobian_columns(
@@ -130,19 +163,36 @@ def jacobian_columns(
 
     With `bases`, gradients are in the eigenbases of their Kronecker blocks and in float64.
     """
+    listener, f = _heard(network, x, names)
+    columns = root(f.detach())
+    found = _columns(f, columns, listener.uses, bases)
+    return f.detach(), _with_loose(network, listener, x, columns, found, bases)
+
+
+def _heard(network: nn.Module, x: Tensor, names: Container[str]) -> tuple[Listener, Tensor]:
+    """One forward pass: what was heard of the named weights, and the outputs (N, K)."""
     listener = Listener(network, names)
     hearing = listening(network, cast(Any, listener), False)
     with torch.enable_grad(), evaluation(network), hearing:
-        f = network(x).flatten(1)
-    columns = root(f.detach())
-    found = _columns(f, columns, listener.uses, bases)
+        return listener, network(x).flatten(1)
+
+
+def _with_loose(
+    network: nn.Module,
+    listener: Listener,
+    x: Tensor,
+    root: Tensor,
+    columns: Iterator[dict[str, Tensor]],
+    bases: Mapping[str, Bases] | None,
+) -> Iterator[dict[str, Tensor]]:
+    """The columns, with the parameters of which no map was heard."""
     loose = listener.unheard()
-    if loose:
-        with evaluation(network):
-            check_used(network, loose, x)
-            others = loose_jacobians(network, loose, x, columns)
-        found = _joined(found, others, bases)
-    return f.detach(), found
+    if not loose:
+        return columns
+    with evaluation(network):
+        check_used(network, loose, x)
+        others = loose_jacobians(network, loose, x, root)
+    return _joined(columns, others, bases)
 
 
 def loose_jacobians(
@@ -191,11 +241,6 @@ def _columns(
             j = torch.einsum("nbso,nbsi->nboi", *pair)
             totals[use.name] = totals[use.name] + j if use.name in totals else j
         yield totals
-
-
-def jacobian_size(blocks: Mapping[str, KroneckerBlock], outputs: int) -> int:
-    """Return how many numbers `output_covariance` holds at once per sample."""
-    return outputs * sum(block.size for block in blocks.values())
 
 
 def _bases(block: KroneckerBlock) -> Bases:

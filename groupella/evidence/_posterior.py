@@ -18,10 +18,10 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from groupella.curvature import KroneckerBlock, evaluation
+from groupella.curvature import KroneckerBlock
 
 from ._evidence import Evidence
-from ._jacobians import jacobian_columns, jacobian_size, output_covariance
+from ._jacobians import jacobian_columns, numbers_held, output_covariance
 from ._spectrum import NonFiniteError
 
 # Numbers held at once by the Jacobians of a batch, and data in one.
@@ -64,9 +64,8 @@ class FactoredPosterior:
 
     def covariance(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs f (N, K) and their covariance (N, K, K), in float64."""
-        with torch.no_grad(), evaluation(self.network):
-            outputs = self.network(x[:1]).flatten(1).shape[1]
-        size = min(MOST, max(1, BUDGET // max(jacobian_size(self.blocks, outputs), 1)))
+        held = numbers_held(self.network, x[:1], self.blocks)
+        size = min(MOST, max(1, BUDGET // max(held, 1)))
         parts = [
             output_covariance(self.network, part, self.blocks, self.precisions, self.scale)
             for part in torch.split(x, size)
