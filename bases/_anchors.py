@@ -29,14 +29,17 @@ def squared_distances(
     The distance depends on what the points are:
 
     - coordinates (n, dimension): Euclidean, as in a k×k window;
-    - coordinates on a torus with sides `period`: the shortest way round;
+    - coordinates on a torus with sides `period`: along each axis the chord (n/π) sin(π a/n) of a
+      circle of length n, a the way round;
     - elements of a symmetry of a lattice, g = (R, t) with point part R and translation t:
       d(g, h)² = |t_g − t_h|²_torus + ½ |R_g − R_h|²_Frobenius;
     - elements of a group given by generators: the length of the shortest word in the `generators`
       and their inverses that equals g⁻¹h.
 
-    Both distances on groups are symmetric and left-invariant, d(ag, ah) = d(g, h), so that a
-    function of them is a stationary kernel: it depends on g⁻¹h only.
+    Both distances on groups are symmetric and left-invariant, d(ag, ah) = d(g, h): a function of
+    them depends on g⁻¹h only. All but word lengths are distances in a Euclidean space, so that
+    exp(−ω² d²) is positive definite for every ω: a stationary kernel. (That of the shortest way
+    round a torus is not.)
 
     Parameters
     ----------
@@ -95,7 +98,8 @@ def _coordinate_distances(
             raise ValueError(
                 f"period must be {first.shape[1]} positive lengths, one per dimension, got {period}"
             )
-        apart -= sides * np.rint(apart / sides)
+        apart = np.abs(apart - sides * np.rint(apart / sides))
+        apart = sides / np.pi * np.sin(np.pi / sides * apart)
     return np.asarray(np.square(apart).sum(axis=-1))
 
 

@@ -14,6 +14,7 @@ from groupella.groups import (
     d4,
     flips,
     line_reflections,
+    octahedral,
     octahedral_point,
     p4,
     p4m,
@@ -35,9 +36,17 @@ def test_plain_window() -> None:
             assert found[i, j] == ((p - z) ** 2).sum()
 
 
-def test_the_torus_takes_the_shortest_way() -> None:
-    found = squared_distances([[0, 0], [7, 3]], [[6, 0], [0.5, 0]], period=(8, 4))
-    np.testing.assert_allclose(found, [[4, 0.25], [1 + 1, 1.5**2 + 1]])
+def test_a_torus_is_a_product_of_circles() -> None:
+    """Sides n are circles of circumference n in the plane; distances are straight."""
+    one, other = [[0, 0], [7, 3]], [[6, 0], [0.5, 0]]
+    sides = np.array([8, 4])
+    first, second = (
+        sides / (2 * np.pi) * np.exp(2j * np.pi * p / sides) for p in map(np.array, (one, other))
+    )
+    expected = np.square(np.abs(first[:, None] - second)).sum(2)
+    np.testing.assert_allclose(squared_distances(one, other, period=(8, 4)), expected)
+    near = squared_distances([[999.0]], [[0.5]], period=(1000,))
+    np.testing.assert_allclose(near, 1.5**2, rtol=1e-4)
     points = np.indices((8, 4)).reshape(2, -1).T
     shifted = np.add(points, [3, 1]) % [8, 4]
     np.testing.assert_allclose(
@@ -72,6 +81,21 @@ def test_distances_on_lattice_groups_are_invariant(symmetry: Symmetry, shape: tu
         np.testing.assert_array_equal(squared_distances(moved, moved), values)
     apart = squared_distances(elements, elements)
     assert (apart[~np.eye(len(elements), dtype=bool)] > 0).all()
+
+
+@pytest.mark.parametrize("omega", [0.1, 0.2, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize(
+    ("symmetry", "shape"),
+    [(z2(), (8, 3)), (p4m(), (4, 4)), (line_reflections(), (8,)), (octahedral(), (2, 2, 2))],
+    ids=str,
+)
+def test_bumps_are_positive_definite_kernels(
+    symmetry: Symmetry, shape: tuple, omega: float
+) -> None:
+    """With the shortest way round eight sites, eigenvalues are as low as −0.18."""
+    elements = list(GroupSet(symmetry).space(shape, 1).elements(symmetry))
+    kernel = np.exp(-(omega**2) * squared_distances(elements, elements))
+    assert np.linalg.eigvalsh(kernel).min() > -1e-12 * len(elements)
 
 
 def test_quarter_turns_are_chords_apart() -> None:

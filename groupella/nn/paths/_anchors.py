@@ -4,9 +4,10 @@
 
 A point p of a lattice or window is its coordinates e, and d is Euclidean. A point of a group is
 e = (t, R), its translation and point part. Then d(e, z)² = |t_e − t_z|² + ½ |R_e − R_z|² is
-left-invariant, and φ a stationary kernel with one argument at an anchor. A point of a quotient of
-the group is a coset: the mean of the kernel over its elements (Azangulov et al. 2022, "Stationary
-kernels and Gaussian processes on Lie groups and their homogeneous spaces", part I).
+left-invariant and Euclidean, with chords in the place of ways round a torus, and φ a stationary
+kernel, positive definite, with one argument at an anchor. A point of a quotient of the group is a
+coset: the mean of the kernel over its elements (Azangulov et al. 2022, "Stationary kernels and
+Gaussian processes on Lie groups and their homogeneous spaces", part I).
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Anchors:
         for i, z in enumerate(positions.unbind(1)):
             apart = elements[:, :, i, None] - z
             if i < len(self._sides):
-                apart = apart - self._sides[i] * (apart / self._sides[i]).round()
+                apart = torch.sin(apart * (math.pi / self._sides[i])) * (self._sides[i] / math.pi)
             total = total + apart.square() / (1 if i < self._dim else 2)
         return total
 

@@ -6,7 +6,7 @@
 Inputs are projected onto the anchor functions before u₂ multiplies them and outputs spread by them
 after u₁, so the shared linear maps are those of F-FC with anchors in the place of sites. Channels ×
 fibre count as channels. Over the group, p runs over fibre × sites, and |p − z| is a left-invariant
-distance on the torus and the point group (see `_anchors.py`).
+distance on the torus, along chords, and the point group (see `_anchors.py`).
 """
 
 from __future__ import annotations

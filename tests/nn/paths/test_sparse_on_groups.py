@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella import groups as g
-from groupella.bases import kernel_basis, squared_distances
+from groupella.bases import kernel_basis
 from groupella.groups import FeatureSpace, GroupSet, LatticeElement, Symmetry
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.paths import SparseConv, SparseFC, SparseGroupConv, stationary_part
@@ -20,20 +21,23 @@ from groupella.testing import assert_equivariant
 OMEGA = 0.7
 
 
-def anchors(path: nn.Module, shape: tuple[int, ...], name: str = "positions") -> list:
-    """The anchors as elements of the group; the distance of the path is to lie on them."""
-    rows = getattr(path, name).detach().numpy()
-    d = len(shape)
-    found = []
-    for row in rows:
-        matrix = row[d:].reshape(d, d)
-        assert np.allclose(matrix @ matrix.T, np.eye(d))
-        whole = np.rint(matrix)
-        assert np.allclose(matrix, whole)
-        assert np.allclose(row[:d], np.rint(row[:d]))
-        point = tuple(tuple(int(v) for v in r) for r in whole)
-        found.append(LatticeElement(point, tuple(int(v) for v in np.rint(row[:d])), shape))
-    return found
+def bumps(path: nn.Module, shift: Sequence[float], element: LatticeElement, **where: Any) -> Tensor:
+    """exp(−ω² d²) at all anchors, which are elements of the group, d² = |t − t_z|² + ½ |R − R_z|².
+
+    On a torus with those `sides`, |t − t_z| is along chords of circles.
+    """
+    rows = getattr(path, where.get("name", "positions")).detach().numpy()
+    d = len(shift)
+    turns = rows[:, d:].reshape(-1, d, d)
+    assert np.allclose(turns @ turns.swapaxes(1, 2), np.eye(d))
+    assert np.allclose(rows, np.rint(rows))
+    apart = np.asarray(shift) - rows[:, :d]
+    if "sides" in where:
+        n = np.asarray(where["sides"])
+        apart = np.abs(1 - np.exp(2j * np.pi * apart / n)) * n / (2 * np.pi)
+    squared = np.square(apart).sum(1)
+    squared += 0.5 * np.square(np.array(element.point) - turns).sum((1, 2))
+    return torch.from_numpy(np.exp(-(OMEGA**2) * squared))
 
 
 def points(space: FeatureSpace, symmetry: Symmetry) -> Iterator[tuple[LatticeElement, int, tuple]]:
@@ -70,19 +74,18 @@ def test_s_gconv_is_the_sum_over_the_group(symmetry: Symmetry, fibre: str) -> No
     space = GroupSet(symmetry).space(shape, 1, fibre)
     path = ready(SparseGroupConv(space, space, symmetry, learn_positions=True))
     x = torch.randn(2, *space.shape, dtype=torch.float64)
-    places = anchors(path, shape)
     every = list(points(space, symmetry))
     expected = torch.zeros_like(x)
-    inside = {0, 1, 4}
+    window = {0: 0, 1: 1, 4: -1}
     # All elements of one coset are one entry of y, and of x: the mean of s over both.
     share = space.fibre_size / len(symmetry.point)
     between = {}
     for (a, f, p), (b, e, q) in itertools.product(every, every):
         u = a.inverse() * b
         if u not in between:
-            squared = squared_distances([u], places)[0]
-            s = float(path.weight[0, 0] @ torch.from_numpy(np.exp(-(OMEGA**2) * squared)))
-            between[u] = s if set(u.shift) <= inside else 0.0
+            inside = set(u.shift) <= set(window)
+            shift = [window[i] for i in u.shift] if inside else []
+            between[u] = float(path.weight[0, 0] @ bumps(path, shift, u)) if inside else 0.0
         expected[:, e, q[0], q[1]] += share**2 * between[u] * x[:, f, p[0], p[1]]
     torch.testing.assert_close(path(x), expected, rtol=1e-12, atol=1e-12)
 
@@ -121,13 +124,10 @@ def test_s_fc_over_the_group_is_the_double_sum() -> None:
     path = ready(SparseFC(source, target, over="group", learn_positions=True, paper_biases=True))
     theta = []
     for space, name, values in ((target, "1", path.theta1), (source, "2", path.theta2)):
-        places = anchors(path, shape, f"positions{name}")
         factor = torch.zeros(*values.shape[:2], 4, *shape, dtype=torch.float64)
         for element, f, site in points(space, symmetry):
             # Anchors carry the site itself, elements the shift that moves the centre there.
-            at_site = LatticeElement(element.point, site, shape)
-            squared = squared_distances([at_site], places)[0]
-            bump = torch.from_numpy(np.exp(-(OMEGA**2) * squared))
+            bump = bumps(path, site, element, name=f"positions{name}", sides=shape)
             factor[:, :, f, site[0], site[1]] = values @ bump
         assert values.shape[2] == 18
         theta.append(factor.reshape(*values.shape[:2], -1))
