@@ -11,7 +11,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, stack_mod
 
 from groupella import groups as g
 from groupella.groups import GroupSet
-from groupella.networks import invariant_net, trunk
+from groupella.networks import equivariant_net, invariant_net, trunk
 from groupella.nn.layer import PATHS, ResidualPathway
 from groupella.nn.nonlinearity import ENTRYWISE, NORMS, nonlinearity
 from groupella.nn.normalisation import ChannelNorm
@@ -23,6 +23,7 @@ SOURCE, TARGET, POOLED = GROUPS.space((4, 4), 1), GROUPS.space((4, 4), 2), GROUP
 SCALARS = SOURCE.with_fibre("trivial")
 TURNING = SOURCE.with_fibre("irrep:1")
 LINE = GroupSet(g.permutations(4)).space((4,), 2)
+VECTORS = GroupSet(g.rotations(3), g.trivial())
 
 
 def layer(paths: str | None, stride: int = 1) -> nn.Module:
@@ -37,6 +38,12 @@ def in_units() -> nn.Module:
     made.inputs.calibrate([5 + 3 * torch.randn(20, 1, 4, 4)])
     made.outputs.calibrate([7 * torch.randn(20, 2)])
     return made
+
+
+def of_vectors() -> nn.Module:
+    """Gates and products of tensors."""
+    spaces = VECTORS.space((), 2, g.SCALAR + g.V), VECTORS.space((), 1, g.V)
+    return equivariant_net(VECTORS, *spaces, channels=2, depth=1)
 
 
 def on_odd_sides() -> nn.Module:
@@ -83,6 +90,8 @@ MODULES: dict[str, Callable[[], nn.Module]] = {
     "invariant net": lambda: trained(invariant_net(g.p4(), (8, 8), 1, 2, width=4)),
     "trunk in units": in_units,
     "stride on odd sides": on_odd_sides,
+    "tensors of vectors": of_vectors,
+    "image turns": lambda: trained(invariant_net(g.image_turns(8), (8, 8), 1, 2, width=4)),
     "stride 4": lambda: ResidualPathway(SOURCE, GROUPS.space((1, 1), 2), GROUPS, "GCONV", stride=4),
     "zeros": lambda: ResidualPathway(SOURCE, TARGET, GROUPS, "CONV+GCONV", padding="zeros"),
 }
