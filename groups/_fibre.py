@@ -181,7 +181,7 @@ def make_fibre(ambient: Symmetry, fibre: object) -> Fibre:
     if representation.group != group:
         raise ValueError(
             f"the fibre {representation.name} represents the group {representation.group}, "
-            f"but the point group of {ambient} is escnn's {group}"
+            f"but the point group of {ambient} is escnn's {group}; take representation.restrict(…)"
         )
     size = int(representation.size)
     matrices = np.array([representation(table[m]) for m in point], float).reshape(-1, size, size)

@@ -110,7 +110,7 @@ def checked_generators(
     name: str,
     lattice: Lattice,
     generators: Sequence[object],
-    fibre: Sequence[object] | Mapping[str, Sequence[object]] | None,
+    fibre: object,
     max_order: int,
     internal: bool = False,
 ) -> tuple[tuple[SiteElement, ...], Layout]:
@@ -147,7 +147,27 @@ def _check_label(name: str, label: object, named: bool) -> None:
         )
 
 
-def _fibre_maps(name: str, count: int, given: Sequence[object]) -> list[FloatArray]:
+def maps_of(given: Any) -> Any:
+    """What an escnn representation does at its group's generators; anything else as it is."""
+    if not (hasattr(given, "change_of_basis") and callable(given)):
+        return given
+    try:
+        generators = given.group.generators
+    except ValueError:
+        raise ValueError(
+            f"the fibre {given.name} represents {given.group}, which no finite number of elements "
+            "generates: restrict it to a finite group, as escnn's representation.restrict(4) does"
+        ) from None
+    return [given(e) for e in generators]
+
+
+def _fibre_maps(name: str, count: int, given: Any) -> list[FloatArray]:
+    given = maps_of(given)
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise ValueError(
+            f"the fibre of {name} is one map for each generator, or an escnn representation, got "
+            f"{given!r}"
+        )
     if len(given) != count:
         raise ValueError(
             f"{name} has {count} generators but {len(given)} fibre maps: give one each"

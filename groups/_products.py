@@ -16,6 +16,7 @@ import numpy as np
 
 from ._elements import SiteElement
 from ._fibre import make_fibre
+from ._generators import maps_of
 from ._lattice import Lattice
 from ._order import common_lattice, common_layout, discrete_generators, lift, lifted_algebra
 from ._symmetry import Symmetry
@@ -41,9 +42,7 @@ def internal(
     >>> sign = internal("sign", (8, 8), [[[-1]]])
     >>> colours = internal("colours", (8, 8), [[1, 2, 0], [1, 0, 2]])
     """
-    if hasattr(maps, "change_of_basis") and callable(maps):
-        maps = [maps(e) for e in maps.group.generators]  # type: ignore[attr-defined]
-    chosen = list(maps)  # type: ignore[call-overload]
+    chosen = list(maps_of(maps))
     stay = np.arange(Lattice.of(lattice).size)
     return Symmetry.from_generators(name, lattice, [stay] * len(chosen), fibre={name: chosen})
 

@@ -90,7 +90,7 @@ class Symmetry:
         name: str,
         lattice: Lattice | Sequence[int] | int,
         generators: Sequence[object],
-        fibre: Sequence[object] | Mapping[str, Sequence[object]] | None = None,
+        fibre: object = None,
         max_order: int = 100_000,
         *,
         internal: bool = False,
@@ -107,8 +107,9 @@ class Symmetry:
             Permutations, sequences p of the sites in C order (site s moves to ``p[s]``), or
             orthogonal matrices on the sites. Each is checked.
         fibre
-            One orthogonal matrix (or permutation) of the fibre for each generator; or several
-            such lists by name, fibres among which spaces choose.
+            One orthogonal matrix (or permutation) of the fibre for each generator; or an escnn
+            ``Representation``, whose matrices at the generators of its group are taken in their
+            order; or several of these by name, fibres among which spaces choose.
         max_order
             The largest number of elements that may be enumerated. The group is enumerated when
             its elements are asked for, or when generators that are neither permutations nor

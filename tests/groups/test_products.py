@@ -152,6 +152,36 @@ def test_escnn_representations_as_fibres_of_generated_groups() -> None:
     assert equivariant_basis(space, space, spins).dim == expected == 4
 
 
+def test_an_escnn_representation_is_a_fibre_of_a_group_by_generators() -> None:
+    """By its matrices at the generators of its group, in their order: a rotation and a mirror."""
+    dihedral = load_group().dihedral_group(5)
+    sites = np.arange(5)
+    moves = [(sites + 1) % 5, -sites % 5]
+    matrices = [np.eye(5)[:, [(k + s * i) % 5 for i in sites]] for s in (1, -1) for k in sites]
+    characters = {"irrep_1,2": [2 * np.cos(4 * np.pi * k / 5) for k in sites] + [0.0] * 5}
+    characters["irrep_1,0"] = [1.0] * 5 + [-1.0] * 5
+    for name, values in characters.items():
+        irrep = next(rho for rho in dihedral.irreps() if rho.name == name)
+        pentagon = Symmetry.from_generators("pentagon", 5, moves, fibre={"v": irrep})
+        space = GroupSet(pentagon).space(5, channels=1)
+        fixed = [np.trace(m) for m in matrices]
+        expected = np.mean([(f * chi) ** 2 for f, chi in zip(fixed, values, strict=True)])
+        assert equivariant_basis(space, space, pentagon).dim == round(expected)
+    with pytest.raises(ValueError, match="do not belong together"):
+        Symmetry.from_generators("wrong", 5, moves[::-1], fibre=dihedral.irrep(1, 1))
+    with pytest.raises(ValueError, match="has 1 generators but 2 fibre maps"):
+        Symmetry.from_generators("few", 5, moves[:1], fibre=dihedral.irrep(1, 1))
+    circle = load_group().so2_group(3).irrep(1)
+    with pytest.raises(ValueError, match=r"SO\(2\), which no finite number .*restrict it"):
+        internal("v", 5, circle)
+    with pytest.raises(ValueError, match="one map for each generator"):
+        Symmetry.from_generators("no", 5, moves, fibre={"v": "irrep:1"})
+    turned = generated(c4(), (3, 3), circle.restrict(4))
+    space = GroupSet(turned).space((3, 3), 1)
+    # One site stays, eight do not; traces of turns by 0, 90, 180 and 270°: 2, 0, −2, 0.
+    assert equivariant_basis(space, space, turned).dim == ((9 * 2) ** 2 + (1 * -2) ** 2) / 4
+
+
 CASES = {
     "rotations": (permutations(4), internal("spin", 4, [rotation(8)]), 4),
     "sign": (z2(), internal("sign", (3, 3), [[[-1]]]), (3, 3)),
