@@ -12,7 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from groupella.evidence.likelihoods import Categorical, Gaussian
-from groupella.groups import GroupSet, Symmetry, p4, permutations, trivial, z2
+from groupella.groups import (
+    GroupSet,
+    Symmetry,
+    line_reflections,
+    p4,
+    permutations,
+    translations,
+    trivial,
+    z2,
+)
 from groupella.harden import harden
 from groupella.networks import Trunk, invariant_net, trunk, with_units
 from groupella.nn.layer import ResidualPathway
@@ -124,6 +133,22 @@ def test_units_of_a_users_own_network(factor: float) -> None:
     same(found, plain)
     shift = -y.numel() * math.log(factor)
     assert found.log_evidence - shift == pytest.approx(plain.log_evidence, abs=0.05)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_a_planted_symmetry_and_noise_are_found_in_any_units(factor: float) -> None:
+    """y = x − ½ (x moved by a site) + noise of 0.1 obeys shifts and no reflection."""
+    random = torch.Generator().manual_seed(0)
+    x, noise = torch.randn(2, 100, 1, 6, generator=random, dtype=torch.float64)
+    y = (x - 0.5 * x.roll(1, 2) + 0.1 * noise).flatten(1)
+    groups = GroupSet(trivial(), translations(1), line_reflections())
+    space = groups.space((6,), 1, "trivial")
+    torch.manual_seed(0)
+    own = with_units(nn.Sequential(ResidualPathway(space, space, groups), nn.Flatten()))
+    schedule = {"epochs": 20, "lr": 0.1, "burn_in": 4, "update_every": 4, "batch_size": 25}
+    found = fit(own, (x / factor, factor * y), Gaussian(), **schedule, progress=False)
+    assert found.selection().verdict == "z1"
+    assert float(found.likelihood.noise.detach()) == pytest.approx(0.1 * factor, rel=0.1)
 
 
 def test_a_noise_that_is_given_is_in_the_units_of_the_targets() -> None:
