@@ -175,7 +175,7 @@ def _default(symmetry: Symmetry | None, groups: GroupSet, layer: Layer) -> str:
     if symmetry is None or symmetry.is_trivial:
         return "F-FC"
     if not symmetry.translations:
-        space = groups.space(layer.sides[0], 1)
+        space = groups.space(layer.sides[0], layer.channels[0])
         return "TIED" if is_tied(symmetry, space, space) else "DENSE"
     return "GCONV"
 

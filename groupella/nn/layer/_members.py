@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from groupella.bases import Basis, KernelBasis, equivariant_basis, increments, kernel_basis
 from groupella.groups import FeatureSpace, GroupSet, Symmetry, is_inside
 from groupella.nn.paths import Path
+from groupella.nn.shared_maps import LARGEST_INPUT
 
 from ._embedding import Embedding
 from ._names import Spaces, make_path, parsed_free
@@ -169,14 +170,18 @@ def _path(
 
 
 def is_tied(symmetry: Symmetry, space_in: FeatureSpace, space_out: FeatureSpace) -> bool:
-    """Whether the path of a member is one of tied filters, because a dense basis is too large."""
+    """Whether the path of a member is one of tied filters, because a dense basis is too large.
+
+    Too large are its maps together, or the factor of its curvature.
+    """
     lattice = space_in.lattice
     if not symmetry.is_catalogue or symmetry.translations or symmetry.is_trivial:
         return False
     if not lattice.dim or lattice != space_out.lattice:
         return False
     pairs = space_in.size * space_out.size // (space_in.channels * space_out.channels)
-    return pairs * pairs // symmetry.order(lattice) > LARGEST_BASIS
+    maps = pairs // symmetry.order(lattice)
+    return pairs * maps > LARGEST_BASIS or space_in.channels * maps > LARGEST_INPUT
 
 
 def _convolves(symmetry: Symmetry, spaces: Spaces) -> bool:

@@ -64,10 +64,15 @@ class BasisMap:
     def __post_init__(self) -> None:
         rows = self.in_channels // self.groups * self.basis.shape[0]
         if rows > LARGEST_INPUT:
+            advice = (
+                "Build the layer with increments=False, which turns the free convolution into a "
+                "plain one with smaller factors"
+                if self.sites
+                else "Give fewer channels, or the path TIED, whose filters have a small support"
+            )
             raise FactorTooLargeError(
-                f"BasisMap: the input factor would have {rows} rows (channels × basis elements), "
-                f"more than {LARGEST_INPUT}. Build the layer with increments=False, which turns "
-                "the free convolution into a plain one with smaller factors."
+                f"the curvature of {self.weight!r} would have a factor of {rows:,} rows (channels "
+                f"× basis elements), more than {LARGEST_INPUT:,}. {advice}"
             )
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from torch import Tensor, nn
 
 from groupella.groups import GroupSet, Symmetry, c4, d4, mirror, p4, trivial, z2
 from groupella.harden import harden
+from groupella.networks import trunk
 from groupella.nn.layer import ResidualPathway, is_tied
 from groupella.nn.paths import DenseBasis, TiedFilter
+from groupella.nn.shared_maps import FactorTooLargeError
 from groupella.testing import CurvatureCase, assert_equivariant
+from groupella.training import fit
 
 CASES: list[tuple[Symmetry, tuple[int, int], Any]] = [
     (c4(), (5, 5), "circular"),
@@ -121,6 +125,7 @@ def test_large_lattices_get_it_instead_of_a_dense_basis() -> None:
     groups = GroupSet(trivial(), c4(), p4(), z2())
     small, large = groups.space((4, 4), 1), groups.space((16, 16), 1)
     assert not is_tied(c4(), small, small)
+    assert is_tied(c4(), groups.space((4, 4), 5), small)  # 5 channels × 1,024 maps
     assert is_tied(c4(), large, large)
     assert not is_tied(p4(), large, large)
     assert isinstance(ResidualPathway(small, small, groups).paths["c4"], DenseBasis)
@@ -131,3 +136,23 @@ def test_large_lattices_get_it_instead_of_a_dense_basis() -> None:
         assert list(layer.strict("c4").paths) == ["c4", "p4"]
         assert_equivariant(layer.strict("c4"), large, large, GroupSet(c4()), dtype=torch.float64)
         assert_equivariant(layer.strict("p4"), large, large, GroupSet(p4()), dtype=torch.float64)
+
+
+SMALL = GroupSet(c4()).space((4, 4), 8)
+
+
+def fail(*_: Any) -> None:
+    pytest.fail("it trains")
+
+
+def test_later_layers_have_evidence_where_the_factor_of_a_dense_basis_is_too_large() -> None:
+    torch.manual_seed(0)
+    options: dict[str, Any] = {"burn_in": 0, "epochs": 1, "progress": False}
+    options |= {"curvature_subset": 4, "curvature_samples": 1, "batch_size": 8}
+    data = (torch.randn(8, 1, 8, 8), torch.arange(8) % 2)
+    groups = GroupSet(c4())
+    network = trunk(groups, alpha=2, image_size=8, in_channels=1, blocks=[(4, 2), (1, 2)])
+    assert math.isfinite(fit(network, data, **options).log_evidence)
+    dense = nn.Sequential(DenseBasis(SMALL, SMALL.with_channels(1), c4()), nn.Flatten())
+    with pytest.raises(FactorTooLargeError, match=r"factor of 8,192 rows .* path TIED"):
+        fit(dense, (torch.randn(8, *SMALL.shape), data[1]), on_epoch=fail, **options)
