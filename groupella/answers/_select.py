@@ -132,7 +132,7 @@ def select(
     >>> answer = groupella.select(images, labels, "z2,p4")
     >>> answer.verdict, answer.confidence
     """
-    check_names(settings, FindSettings, "select")
+    check_names(settings, FindSettings, "select", ["groups", *(select.__kwdefaults__ or ())])
     chosen = FindSettings(**settings)
     array, targets = _arrays(x, y)
     together = None if blocks is None else _blocks(blocks, len(targets))
@@ -355,7 +355,10 @@ def _size(
         return None if fixed else chosen_size(lattice, most_sites(), needs_square(groups), fit)
     if len(lattice) != 2:
         raise DataError(f"size={size!r} is for images, and x has the lattice {lattice}")
-    height, width = (size, size) if isinstance(size, int) else size
+    sides = (size, size) if np.ndim(size) == 0 else tuple(size)  # type: ignore[arg-type]
+    if len(sides) != 2 or not all(isinstance(n, int | np.integer) and n >= 1 for n in sides):
+        raise DataError(f"size must be a number of pixels, or height and width, got {size!r}")
+    height, width = map(int, sides)
     return Size.fitting((lattice[0], lattice[1]), (height, width), fit or "crop")
 
 

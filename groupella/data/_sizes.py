@@ -62,8 +62,7 @@ class Size:
     @classmethod
     def fitting(cls, images: tuple[int, int], lattice: tuple[int, int], fit: Fit) -> Size:
         """Crop or pad the images to the aspect ratio of the lattice, or stretch them."""
-        if fit not in FITS:
-            raise DataError(f"no fit {fit!r}; expected one of {', '.join(FITS)}")
+        _check_fit(fit)
         if fit == "stretch":
             return cls(images, images, lattice)
         ratios = [n / m for n, m in zip(images, lattice, strict=True)]
@@ -135,6 +134,7 @@ def chosen_size(
         How oblong images become square: "crop" (the default) cuts off the ends, "pad" adds black,
         "stretch" distorts them. Without it, small images stay oblong, and the group refuses them.
     """
+    _check_fit(fit)
     if len(images) != 2:
         return None
     height, width = seen = images
@@ -154,6 +154,12 @@ def chosen_size(
 def needs_square(groups: Iterable[Symmetry]) -> bool:
     """Whether one of the groups exchanges the axes of images."""
     return any(m[0][0] == 0 for g in groups if g.dim == 2 for m in g.point)
+
+
+def _check_fit(fit: str | None) -> None:
+    """Raise `DataError` for an unknown way to make oblong images square; None is the default."""
+    if fit is not None and fit not in FITS:
+        raise DataError(f"no fit {fit!r}; expected one of {', '.join(FITS)}")
 
 
 def check_resized(numbers: int, size: int, bytes_each: int = 4) -> None:

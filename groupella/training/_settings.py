@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from numbers import Integral, Real
@@ -181,11 +181,17 @@ _USUAL = {
     "max_epochs": "epochs",
     "batch": "batch_size",
     "random_state": "seed",
+    "sample_weight": "weights",
     "warmup": "burn_in",
 }
 
 
-def check_names(changes: Mapping[str, Any], of: type | None = None, where: str = "fit") -> None:
+def check_names(
+    changes: Mapping[str, Any],
+    of: type | None = None,
+    where: str = "fit",
+    beside: Sequence[str] = (),
+) -> None:
     """Raise `TypeError` for a name that is no setting, with the one that was probably meant.
 
     Parameters
@@ -194,8 +200,10 @@ def check_names(changes: Mapping[str, Any], of: type | None = None, where: str =
         Settings by name.
     of, where
         The dataclass of the settings, `Settings` by default, and the function that takes them.
+    beside
+        Other arguments of that function, which may have been meant.
     """
-    known = [f.name for f in fields(of or Settings)]
+    known = [*(f.name for f in fields(of or Settings)), *beside]
     for name in changes:
         if name not in known:
             usual = [n for n in [_USUAL.get(name)] if n in known]
