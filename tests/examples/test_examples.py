@@ -22,6 +22,7 @@ LONGEST = 40  # CPU seconds
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What the least symmetric layer, or each task, of each example obeys.
 FOUND = {
+    "deployment.py": ["s4"],
     "own_data.py": ["z2"],
     "own_groups.py": ["molecule"],
     "own_model.py": ["none"],
@@ -62,6 +63,7 @@ def test_an_example_finds_what_it_says(name: str, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     lines = [line.split(" obeys ") for line in result.stdout.splitlines()]
     assert {*FOUND[name]} <= {line[1] for line in lines if len(line) == 2}
+    assert "False" not in result.stdout
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < LONGEST
     assert not list(tmp_path.iterdir())
 
