@@ -67,11 +67,13 @@ def from_npz(path: Path, seed: int = 0, axes: Axes = None, task: str | None = No
         If the file cannot be read or its arrays do not fit this description.
     """
     arrays = _arrays(path)
+    if isinstance(axes, tuple) and len(axes) > 1:
+        axes = len(axes)  # images may still be resized to the lattice of the groups
     with _about(path):
         given = arrays.pop("classes", None)
         of_samples = _first(arrays, "weights", "sample_weight", "train_weights")
         of_classes = _first(arrays, "class_weights", "class_weight")
-        train_x, train_y, test_x, test_y, chosen = _split(arrays, seed, task)
+        train_x, train_y, test_x, test_y, chosen = _split(arrays, seed, axes, task)
         kind = task or guessed(np.concatenate([train_y, test_y]))[0]
         coding: Coding | None = None
         if kind == "classes" and train_y.ndim == 1 and train_y.dtype.kind in "iubU":
@@ -170,7 +172,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 
 def _split(
-    arrays: dict[str, Array], seed: int, task: str | None
+    arrays: dict[str, Array], seed: int, axes: Axes, task: str | None
 ) -> tuple[Array, Array, Array, Array, npt.NDArray[np.intp] | None]:
     """Samples and targets to train on and to test on, by the first names that fit.
 
@@ -189,6 +191,7 @@ def _split(
                 f"{x} of shape {images.shape} does not go with {y} of shape {labels.shape}"
             )
         labels = checked(labels)
+        channels_first(images, axes, x)  # refused as the file has it, not as it is split
         train, test = split(labels, seed, task)
         return images[train], labels[train], images[test], labels[test], train
     expected = " or ".join(", ".join(names) for names in (*_SPLIT_NAMES, *_WHOLE_NAMES))
@@ -243,8 +246,6 @@ def _as_images(train: Array, test: Array, axes: Axes) -> tuple[Tensor, Tensor]:
             f"training images are {train.dtype}, test images {test.dtype}; expected integers in "
             f"both or floats in both, since 8-bit integers are divided by 255"
         )
-    if isinstance(axes, tuple) and len(axes) > 1:
-        axes = len(axes)  # images may still be resized to the lattice of the groups
     eight_bit = train.dtype.kind != "f" and all(
         x.min() >= 0 and x.max() <= 255 for x in (train, test) if x.size
     )

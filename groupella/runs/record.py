@@ -65,7 +65,9 @@ class Record:
             for job in filter(None, (found.job, found.asked)):
                 job.check()
         except FileNotFoundError:
-            raise RunError(f"{directory} is not a run: it has no {SETTINGS}") from None
+            saved = (Path(directory) / "report.json").exists()
+            advice = ". Open what Answer.save wrote with groupella.load" if saved else ""
+            raise RunError(f"{directory} is not a run: it has no {SETTINGS}{advice}") from None
         except NotADirectoryError:
             raise RunError(f"{directory} is a file, not the directory of a run") from None
         except ValueError as error:

@@ -17,6 +17,8 @@ from groupella import Answer, GroupSet, select
 from groupella.answers import _select
 from groupella.data import DataError, ImageData
 from groupella.groups import Symmetry, p4, permutations, trivial, z2
+from groupella.runs import RunError
+from groupella.runs.directory import load as open_run
 from groupella.testing import assert_equivariant
 
 Data = tuple[Any, Any]
@@ -123,6 +125,8 @@ def test_what_is_not_a_run_is_refused(answer: Answer, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is not a run"):
         groupella.load(tmp_path)
     answer.save(tmp_path / "one")
+    with pytest.raises(RunError, match=r"it has no settings\.json\. Open .* with groupella.load"):
+        open_run(tmp_path / "one")
     with pytest.raises(FileNotFoundError, match="several runs: load one of one"):
         groupella.load(tmp_path)
     network = tmp_path / "one" / "network.safetensors"

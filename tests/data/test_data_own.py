@@ -165,6 +165,12 @@ def test_wrong_arrays_are_clear_errors(tmp_path: Path, arrays, message: str) -> 
         from_npz(write(tmp_path / "a.npz", **arrays))
 
 
+def test_a_wrong_shape_is_named_as_the_file_has_it(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((40, 20)), y=np.arange(40) % 2)
+    with pytest.raises(DataError, match=r"x of shape \(40, 20\); expected \(n, h, w\)"):
+        from_npz(tmp_path / "a.npz", axes=2)
+
+
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
