@@ -31,6 +31,7 @@ _CONVS: tuple[type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d], ...] = (
     nn.Conv3d,
 )
 _KINDS = (*_CONVS, nn.Linear)
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Conversion:
     network
         The converted copy of the model.
     layers
-        What became of every convolution and linear layer.
+        What became of every convolution, transposed or not, and linear layer.
     difference
         max |f_converted − f_model| / max |f_model| on the example, in evaluation mode.
     """
@@ -169,9 +170,11 @@ def convert(
     made: dict[int, nn.Module] = {}
     rows: list[ConvertedLayer] = []
     for name, module in network.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, _TRANSPOSED):
+            rows.append(ConvertedLayer(name, kind, False, note="transposed convolutions are kept"))
         if not isinstance(module, _KINDS):
             continue
-        kind = type(module).__name__
         try:
             call = trace.of_module(plain.get_submodule(name))
             maker = _Maker(chosen, call, free, increments)

@@ -265,6 +265,7 @@ def test_what_cannot_be_converted_is_said_layer_by_layer() -> None:
         nn.Conv2d(4, 4, 3, padding=2, dilation=2),
         nn.Conv2d(4, 4, 4, padding=1),
         nn.Conv2d(4, 4, 2, stride=2),
+        nn.ConvTranspose2d(4, 4, 2, stride=2),
     )
     x = torch.randn(1, 1, 9, 9)
     done = convert(model, GroupSet(z2(), p4()), x)
@@ -272,7 +273,8 @@ def test_what_cannot_be_converted_is_said_layer_by_layer() -> None:
     assert done.layers[0].converted
     for note, words in zip(notes[1:4], ("4 groups", "dilated", "even side"), strict=True):
         assert words in note
-    assert [layer.converted for layer in done.layers] == [True, False, False, False, True]
+    assert [layer.converted for layer in done.layers] == [True, False, False, False, True, False]
+    assert "transposed" in notes[5]
     table = str(done)
     assert "kept" in table
     assert "relative difference of the outputs" in table
