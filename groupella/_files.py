@@ -48,6 +48,10 @@ def replacing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
         if durable:
             flush(temporary)
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno and error.filename is None:  # of a write to a full disk
+            error.filename = str(path)
+        raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if fcntl is None:  # Windows has neither directory handles nor a signal 0

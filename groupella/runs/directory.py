@@ -111,8 +111,7 @@ def run(
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
     """Work in a run's directory while no other process does; raise `RunError` if one does."""
-    if directory.exists() and not directory.is_dir():
-        raise RunError(f"{directory} is a file; a run needs a directory. Choose another one")
+    _check_place(directory)
     new = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         with alone(directory, lend=True):
@@ -326,10 +325,9 @@ def redraw(directory: str | Path) -> Done:
 
 def finished(directory: Path, job: Job) -> bool:
     """Return whether the directory holds the finished job; raise if it holds anything else."""
+    _check_place(directory)
     if not directory.exists():
         return False
-    if not directory.is_dir():
-        raise RunError(f"{directory} is a file; a run needs a directory. Choose another one")
     if not (directory / SETTINGS).exists():
         others = sorted(path.name for path in directory.iterdir() if not is_temporary(path))
         if others:
@@ -345,6 +343,14 @@ def finished(directory: Path, job: Job) -> bool:
         read_mark(directory)  # raises if its settings were altered: it may not be another run
     there.require(job, directory)
     return is_finished
+
+
+def _check_place(directory: Path) -> None:
+    """Raise `RunError` unless this is a directory, or can become one."""
+    if directory.is_symlink() and not directory.exists():
+        raise RunError(f"{directory} is a link to nothing; a run needs a directory")
+    if directory.exists() and not directory.is_dir():
+        raise RunError(f"{directory} is a file; a run needs a directory. Choose another one")
 
 
 def load(directory: str | Path, *, redrawing: bool = False) -> Done:

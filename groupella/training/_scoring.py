@@ -56,9 +56,12 @@ class Scoring(ABC):
         """Return the scores (n,) of a guess that ignores the inputs, at its best calibration.
 
         Networks are scored at theirs. A guess that is not would be beaten by a network that knows
-        nothing, where classes that are rare in training are common among the held-out data.
+        nothing, where classes that are rare in training are common among the held-out data. One
+        that is always right is certain at a temperature of 0.
         """
         f = self.chance(train, held)[1]
+        if self.quality(f, held) == 1.0:
+            return torch.zeros(len(held), dtype=torch.double)
         return self.scores(f, held, self.calibrated(f, held))
 
     @abstractmethod

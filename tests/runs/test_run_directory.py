@@ -122,6 +122,24 @@ def test_somebodys_own_files_are_refused_and_kept(tmp_path: Path, name: str) -> 
     assert contents(tmp_path) == {name: b"mine"}
 
 
+@pytest.mark.parametrize("target", ["nowhere", "run"])
+def test_a_link_to_nothing_is_refused_in_plain_words(tmp_path: Path, target: str) -> None:
+    place = tmp_path / "run"
+    place.symlink_to(tmp_path / target)
+    with pytest.raises(RunError, match="run is a link to nothing; a run needs a directory"):
+        run(TINY, place, progress=False)
+
+
+def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*report\.json'"),
+        replacing(tmp_path / "report.json"),
+    ):
+        raise OSError(28, "No space left on device")  # as a write does: without a name
+    with pytest.raises(OSError, match=r"^cannot write it$"), replacing(tmp_path / "a"):
+        raise OSError("cannot write it")
+
+
 def test_what_a_killed_process_left_before_it_began_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / ".settings.json.1.0123.tmp").write_text("{")
     assert run(TINY, tmp_path, progress=False).fit is not None

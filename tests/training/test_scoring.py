@@ -117,6 +117,15 @@ def test_chance_is_what_the_targets_alone_tell() -> None:
         assert torch.allclose(scores, wanted)
 
 
+@pytest.mark.parametrize("kind", ["classes", "multilabel"])
+def test_a_guess_that_is_always_right_is_certain(kind: str) -> None:
+    """Held-out data of one class let no network know more than that class."""
+    one_label = {"classes": torch.tensor([0] * 9 + [1]), "multilabel": torch.eye(10)[:, 8:]}[kind]
+    scoring, held = SCORINGS[kind](2), one_label[:5]
+    assert scoring.guess(one_label, held).tolist() == [0.0] * 5
+    assert (scoring.guess(one_label, one_label) < 0).all()
+
+
 def test_the_quality_of_real_predictions_is_r2() -> None:
     y = TARGETS["regression"]
     assert SCORINGS["regression"](3).quality(F, y) == pytest.approx(r2_score(y, F))
