@@ -65,8 +65,11 @@ def check_archive(file: IO[bytes]) -> None:
 def _check_header(stream: IO[bytes], member: zipfile.ZipInfo) -> None:
     """The array that a header declares is as large as the file says."""
     version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
-    if version not in ((1, 0), (2, 0)):
-        return  # names of structured types, which are refused later
+    if version not in ((1, 0), (2, 0)):  # numpy takes the third for names of structured types only
+        raise DataError(
+            f"{member.filename} is in version {version[0]}.{version[1]} of the format; expected "
+            "1.0 or 2.0, as numpy.savez writes numbers"
+        )
     read: Any = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,

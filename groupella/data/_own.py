@@ -167,7 +167,8 @@ def _arrays(path: Path) -> dict[str, Array]:
             if not isinstance(value, np.ndarray):
                 raise DataError(f"{key} is not an array")
     except Exception as error:  # from the system, zipfile, zlib or numpy: too many to list
-        raise DataError(f"{str(path)!r} cannot be read as an .npz: {error}") from error
+        words = " ".join(str(error).split())  # numpy's may have several lines
+        raise DataError(f"{str(path)!r} cannot be read as an .npz: {words}") from error
     return arrays
 
 

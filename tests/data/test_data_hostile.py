@@ -21,11 +21,14 @@ from groupella.data._catalogue import Download
 from groupella.data._download import download
 from groupella.data._own import from_folder, from_npz, read_picture
 
+HUGE = "{'descr': '<f8', 'fortran_order': False, 'shape': (100000000, 1000, 1000), }"
 
-def npy(header: str, data: bytes = b"") -> bytes:
+
+def npy(header: str, data: bytes = b"", version: int = 1) -> bytes:
     """A .npy file with that header, whatever it declares."""
     text = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + data
+    length = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
 
 
 def archive(path: Path, **members: bytes) -> Path:
@@ -46,11 +49,27 @@ def peak() -> int:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def test_a_header_that_declares_more_than_the_file_has(tmp_path: Path) -> None:
-    huge = npy("{'descr': '<f8', 'fortran_order': False, 'shape': (100000000, 1000, 1000), }")
-    path = archive(tmp_path / "a.npz", x=huge, y=saved(np.arange(4)))
-    with pytest.raises(DataError, match=r"a\.npz.*x\.npy declares 800,000,000,000,000 bytes"):
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        (npy(HUGE), "declares 800,000,000,000,000 bytes"),
+        (npy(HUGE, version=2), "declares 800,000,000,000,000 bytes"),
+        (npy(HUGE, version=3), r"is in version 3\.0 of the format; expected 1\.0 or 2\.0"),
+    ],
+)
+def test_a_header_that_declares_more_than_the_file_has(
+    tmp_path: Path, header: bytes, words: str
+) -> None:
+    path = archive(tmp_path / "a.npz", x=header, y=saved(np.arange(4)))
+    with pytest.raises(DataError, match=rf"a\.npz.*x\.npy {words}"):
         from_npz(path)
+
+
+def test_a_header_that_is_too_long_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.npz", x=npy("{" * 60_000), y=saved(np.arange(4)))
+    with pytest.raises(DataError, match=r"a\.npz.*Header info length") as caught:
+        from_npz(path)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_zip_bomb(tmp_path: Path) -> None:
