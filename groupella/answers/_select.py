@@ -355,7 +355,8 @@ def _size(
         return None if fixed else chosen_size(lattice, most_sites(), needs_square(groups), fit)
     if len(lattice) != 2:
         raise DataError(f"size={size!r} is for images, and x has the lattice {lattice}")
-    sides = (size, size) if np.ndim(size) == 0 else tuple(size)  # type: ignore[arg-type]
+    given: Any = size
+    sides = (given, given) if np.ndim(given) == 0 else tuple(given)
     if len(sides) != 2 or not all(isinstance(n, int | np.integer) and n >= 1 for n in sides):
         raise DataError(f"size must be a number of pixels, or height and width, got {size!r}")
     height, width = map(int, sides)
