@@ -183,7 +183,8 @@ class CandidateNetworks:
         self.progress = progress
         self.on_epoch: OnEpoch | None = None
         self.lattice = tuple(int(n) for n in self.x.shape[2:])
-        self.convolutions = bool(self.lattice) and any(g.is_catalogue for g in groups)
+        acting = [g for g in groups if not g.is_trivial]
+        self.convolutions = bool(self.lattice) and any(g.is_catalogue for g in acting)
 
     @cached_property
     def blocks(self) -> Tensor:
