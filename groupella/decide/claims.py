@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -55,6 +55,7 @@ from ._differences import Difference, told_apart
 from ._differences import FloatArray as FloatArray
 from ._judgement import Consequence, Finding, Judgement, LayersFinding, Outcome
 from ._leftover import Leftover
+from ._tested import Tested
 from ._verdict import NONE, Candidates
 from .assertion import assertion
 
@@ -113,43 +114,6 @@ class Claims:
         for name, value in asdict(self).items():
             if not 0 < value < 1:
                 raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
-
-
-@dataclass(frozen=True)
-class Tested:
-    """A network on the held-out data.
-
-    scores: log-likelihood of each datum. averaged: the same with predictions averaged over each
-    candidate, accuracy: the share that these get right. told: how often predictions for data moved
-    by each candidate are told from those for the data (`told_apart`). within: how far predictions
-    move when inputs do, for a network that obeys its symmetry only approximately. leftover: for
-    networks that obey less, how much each datum asks for what they see and this one cannot, in
-    units of the root of the information: a mean of t is worth t²/2 nats.
-    """
-
-    scores: FloatArray
-    averaged: Mapping[str, FloatArray] = field(default_factory=dict)
-    told: Mapping[str, float] = field(default_factory=dict)
-    accuracy: Mapping[str, float] = field(default_factory=dict)
-    within: float | None = None
-    leftover: Mapping[str, FloatArray] = field(default_factory=dict)
-
-    @classmethod
-    def pooled(cls, folds: Sequence[Tested]) -> Tested:
-        """Networks that obey the same and were held out different data, taken together."""
-        common = folds[0].averaged.keys()
-        return cls(
-            np.concatenate([f.scores for f in folds]),
-            {m: np.concatenate([f.averaged[m] for f in folds]) for m in common},
-            {m: float(np.mean([f.told[m] for f in folds])) for m in common},
-            {m: float(np.mean([f.accuracy[m] for f in folds])) for m in common},
-            max((f.within for f in folds if f.within is not None), default=None),
-            {
-                h: np.concatenate([f.leftover[h] for f in folds])
-                for h in folds[0].leftover
-                if all(h in f.leftover for f in folds)
-            },
-        )
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from ._fit import fit as fit
 from ._footprint import Footprint as Footprint
 from ._footprint import TooLargeError as TooLargeError
 from ._footprint import footprint as footprint
+from ._found import FoundSymmetry as FoundSymmetry
 from ._held_out import HeldOut as HeldOut
 from ._history import EpochRecord as EpochRecord
 from ._history import History as History
@@ -37,6 +38,5 @@ from ._search import go_on as go_on
 from ._search import settle as settle
 from ._settings import Settings as Settings
 from ._settings import check_names as check_names
-from ._symmetry import FoundSymmetry as FoundSymmetry
 from ._symmetry import find_symmetry as find_symmetry
 from ._symmetry import strict_networks as strict_networks

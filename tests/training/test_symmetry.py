@@ -121,7 +121,7 @@ def test_a_network_too_wide_for_curvature_has_its_verdict(monkeypatch: pytest.Mo
     def too_wide(*_: object) -> None:
         raise FactorTooLargeError("4608 rows")
 
-    monkeypatch.setattr("groupella.training._symmetry.observed", too_wide)
+    monkeypatch.setattr("groupella.training._found.observed", too_wide)
     said = found.selection(data)
     assert not said.is_measured
     assert said.verdict == found.verdict
