@@ -30,6 +30,7 @@ Found = tuple[tuple[tuple[int, FloatArray], ...], dict[Id, int]]
 
 _MOST_PARENTS = 128
 _DRAWN = 6
+_CYLINDERS = ("Cylindrical", "FullCylindrical")
 
 _known: dict[tuple[str, tuple[Id, ...]], Found] = {}  # escnn's groups are not hashable
 
@@ -170,7 +171,7 @@ def _vectors(group: Any) -> tuple[Any, list[FloatArray]]:
     """A faithful representation on vectors as a function of elements, and its Lie algebra."""
     name = str(getattr(group, "name", group))
     one = _plane(3, 0, 1)
-    if name in ("Cylindrical", "FullCylindrical"):
+    if name in _CYLINDERS:
         turn = group.irrep((0,), (1,) if name == "Cylindrical" else (1, 1))
         mirror = group.irrep((1,), (0,) if name == "Cylindrical" else (0, 0))
 
@@ -241,8 +242,7 @@ def _searched(group: Any, wanted: tuple[Id, ...]) -> Found:
     vectors, _ = _vectors(group)
     elements = _drawn(group)
     moves = [np.asarray(vectors(e), float) for e in elements]
-    irreps = {tuple(i.id): i for i in group.irreps()}
-    irreps |= {i: group.irrep(*i) for i in wanted if i not in irreps}
+    irreps = _irreps(group, wanted)
     known = [[np.ones((1, 1))] * len(moves)]
     steps: list[tuple[int, FloatArray]] = []
     trivial = tuple(group.trivial_representation.irreps[0])
@@ -265,6 +265,18 @@ def _searched(group: Any, wanted: tuple[Id, ...]) -> Found:
             f"the irreps {missing} of escnn's {group.name} are in no tensor of vectors"
         )
     return tuple(steps), numbers
+
+
+def _irreps(group: Any, wanted: tuple[Id, ...]) -> dict[Id, Any]:
+    """The irreps that escnn lists, and all up to the largest frequency of the wanted ones."""
+    if str(group.name) in _CYLINDERS:  # products of mirrors and a group across the axis
+        for i in group.G2.bl_irreps(max(i[1][-1] for i in wanted)):
+            for mirror in group.G1.irreps():
+                group.irrep(mirror.id, i)
+    elif group.continuous:
+        for i in group.bl_irreps(max(i[-1] for i in wanted)):
+            group.irrep(*i)
+    return {tuple(i.id): i for i in group.irreps()}
 
 
 def _drawn(group: Any) -> list[Any]:
