@@ -82,7 +82,8 @@ def run(name: str, seed: int, study: Study, say: Callable[[str], None] | None = 
     error = _error(found.network, test)
     plain = _error(found.plain.network, test)
     groups = GroupSet(*task.groups, trivial())
-    soft = _error(fit_equivariant(train, groups, space_in, space_out, None, settings).network, test)
+    every = fit_equivariant(train, groups, space_in, space_out, None, settings, free=found.free)
+    soft = _error(every.network, test)
     said = found.judgement
     return Outcome(
         name, seed, task.obeys, found.verdict, said.probability, said.reason, error, plain, soft

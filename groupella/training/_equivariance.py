@@ -2,7 +2,8 @@
 
 1. Hold out a part of the data. On the rest, train a multilayer perceptron and a network with a
    path for every candidate; the better of these two obeys nothing. Then train one that obeys each
-   candidate, weaker candidates first (`groupella.networks.equivariant_net`).
+   candidate (`groupella.networks.equivariant_net`). The paths that a candidate adds to those of
+   stricter ones are shrunk or free, whichever predicts held-out data better (`_Search.best`).
 2. Measure what imposing a candidate costs on held-out data, and what averaging the predictions of a
    weaker network over it costs: the mean of g⁻¹·f(g·x) over random elements g.
 3. `groupella.decide.claims` decides, by the same rule as for labels; "undecided" is an answer.
@@ -11,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,7 +40,7 @@ from ._scoring import SCORINGS, Scoring
 
 MOTIONS = 16
 MOST_TOLD = 500
-WEAK = 1e-6
+WEAK = 0.1  # in units of the targets: enough to keep free weights from overfitting
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class FoundEquivariance:
     """The answer of `find_equivariance`: the judgement, the network that obeys it, and the table.
 
     `fit` is the training of that network on all data; without a symmetry, of one with a path for
-    every candidate. `plain` is that of a multilayer perceptron, for comparison.
+    every candidate. `plain` is that of a multilayer perceptron, for comparison. `free` names the
+    candidates whose paths are not shrunk in a network with a path for every candidate.
     """
 
     judgement: Judgement
@@ -95,6 +97,7 @@ class FoundEquivariance:
     fit: Fit
     plain: Fit
     consequences: tuple[Consequence, ...]
+    free: frozenset[str] = frozenset()
 
     @property
     def verdict(self) -> str:
@@ -144,11 +147,7 @@ def find_equivariance(
     if not any(member.is_trivial for member in groups):
         groups = GroupSet(*groups, trivial())
     search = _Search(data, groups, space_in, space_out, chosen, say or (lambda line: None))
-    train, held = split(
-        torch.zeros(len(data[0]), dtype=torch.long),
-        FindSettings(held_out=chosen.held_out, seed=chosen.seed),
-        blocks=copies(data[0]),
-    )
+    train, held = _held_out(data, chosen)
     search.add(FREE, train, held)
     for name in search.compare(train, held).order:
         if name not in search.compare(train, held).findings:
@@ -159,7 +158,7 @@ def find_equivariance(
     plain = search.train(trivial(), everything)
     final = search.train(None if symmetry.is_trivial else symmetry, everything)
     rows = (search.chance_row(train, held), *search.rows.values())
-    return FoundEquivariance(judgement, symmetry, final, plain, rows)
+    return FoundEquivariance(judgement, symmetry, final, plain, rows, search.free[None])
 
 
 class _Search:
@@ -183,17 +182,64 @@ class _Search:
         )
         self.candidates = Candidates.of(groups)
         self.scoring: Scoring = SCORINGS["regression"](space_out.size, self.y)
+        self.free: dict[Symmetry | None, frozenset[str]] = {}
+        self.networks: dict[Symmetry | None, torch.nn.Module] = {}
         self.tested: dict[str, Tested] = {}
         self.rows: dict[str, Consequence] = {}
 
-    def train(self, symmetry: Symmetry | None, indices: Tensor) -> Fit:
-        """A network that obeys the symmetry; None: one with a path for every candidate."""
+    def new(self, symmetry: Symmetry | None) -> EquivariantNet:
+        """An untrained network that obeys the symmetry; None: with a path for every candidate."""
         chosen = self.settings
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(chosen.seed)
-            network = equivariant_net(
+            return equivariant_net(
                 self.groups, *self.spaces, symmetry, channels=chosen.channels, depth=chosen.depth
             )
+
+    def best(self, symmetry: Symmetry | None, train: Tensor, held: Tensor) -> torch.nn.Module:
+        """The network whose own paths, beside those of stricter candidates, are shrunk or free.
+
+        Free, the many weights of a weak group may overfit so much that it predicts worse than one
+        that obeys too much, and a symmetry that is not there seems to cost nothing. Shrunk, what
+        only these paths can express, such as a cross product, is not learned. The better network on
+        held-out data counts; weaker groups start from its choice. Paths that obey nothing are
+        always shrunk.
+        """
+        if symmetry not in self.networks:
+            stricter = self._stricter(symmetry)
+            for other in stricter:
+                self.best(other, train, held)
+            free = frozenset[str]().union(*(self.free[other] for other in stricter))
+            choices = [free]
+            if symmetry is not None and self._precisions(symmetry, free | {symmetry.name}) != (
+                self._precisions(symmetry, free)
+            ):
+                choices.append(free | {symmetry.name})
+            found = []
+            for choice in choices:
+                self.free[symmetry] = choice
+                network = self.train(symmetry, train).network
+                quality = self.scoring.quality(outputs(network, self.x[held]), self.y[held])
+                found.append((quality, choice, network))
+            _, self.free[symmetry], self.networks[symmetry] = max(found, key=lambda one: one[0])
+        return self.networks[symmetry]
+
+    def _stricter(self, symmetry: Symmetry | None) -> list[Symmetry]:
+        """Candidates that contain the symmetry; None: all."""
+        if symmetry is not None and symmetry.is_trivial:
+            return []  # a multilayer perceptron, which has none of their paths
+        names = self.groups.names if symmetry is None else self.groups.supergroups(symmetry.name)
+        members = [self.groups[name] for name in names]
+        return [m for m in members if not m.is_trivial and m != symmetry]
+
+    def _precisions(self, symmetry: Symmetry | None, free: Collection[str]) -> dict[str, float]:
+        """Of the prior: weak for the strictest paths and those that are free, else the initial."""
+        asked = Prior.from_network(self.new(symmetry)).groups
+        return {g.name: WEAK if g.initial <= 1 or g.path in free else g.initial for g in asked}
+
+    def train(self, symmetry: Symmetry | None, indices: Tensor) -> Fit:
+        """Train a network with the paths free that `best` has chosen."""
+        chosen, network = self.settings, self.new(symmetry)
         options: dict[str, Any] = {
             name: getattr(chosen, name) for name in ("epochs", "batch_size", "lr", "clip", "seed")
         }
@@ -202,7 +248,9 @@ class _Search:
             (self.x[indices], self.y[indices]),
             self.scoring.likelihood(),
             method="map",
-            prior=_prior(network),
+            prior=Prior.from_network(
+                network, precisions=self._precisions(symmetry, self.free[symmetry])
+            ),
             progress=False,
             **options,
         )
@@ -212,7 +260,7 @@ class _Search:
         x, y, scoring = self.x[held], self.y[held], self.scoring
         # What obeys nothing has two networks, and the better one is the yardstick.
         kinds = (None, trivial()) if name == FREE else (self.groups[name],)
-        networks = [self.train(kind, train).network for kind in kinds]
+        networks = [self.best(kind, train, held) for kind in kinds]
         network = max(networks, key=lambda n: scoring.quality(outputs(n, x), y))
         plain = outputs(network, x)
         spread = self.y.double().var(0, unbiased=False).mean().sqrt().item()
@@ -268,18 +316,6 @@ class _Search:
         return trivial() if judgement.obeys == () or best == FREE else self.groups[best]
 
 
-def _prior(network: EquivariantNet) -> Prior:
-    """Free weights for the strictest paths; those that weaker groups add keep their initial prior.
-
-    Without it, the many weights of a weak group overfit so much that its network predicts worse
-    than one that obeys too much, and a symmetry that is not there seems to cost nothing.
-    """
-    asked = Prior.from_network(network)
-    return Prior.from_network(
-        network, precisions={g.name: WEAK if g.initial <= 1 else g.initial for g in asked}
-    )
-
-
 def fit_equivariant(
     data: tuple[Tensor, Tensor],
     groups: GroupSet,
@@ -287,6 +323,8 @@ def fit_equivariant(
     space_out: FeatureSpace,
     symmetry: Symmetry | None,
     settings: EquivarianceSettings | None = None,
+    *,
+    free: Collection[str] | None = None,
 ) -> Fit:
     """Train one network of `find_equivariance` on all data.
 
@@ -297,11 +335,27 @@ def fit_equivariant(
     symmetry
         The member that the network obeys; a trivial one gives a multilayer perceptron, None a
         network with a path for every member, as residual pathway priors have it.
+    free
+        The members whose own paths are not shrunk, such as `FoundEquivariance.free`. By default,
+        this is chosen on held-out data, as `find_equivariance` does.
     """
     chosen = settings or EquivarianceSettings()
     _check(data, space_in, space_out)
     search = _Search(data, groups, space_in, space_out, chosen, lambda line: None)
+    if free is None:
+        search.best(symmetry, *_held_out(data, chosen))
+    else:
+        search.free[symmetry] = frozenset(free)
     return search.train(symmetry, torch.arange(len(data[0])))
+
+
+def _held_out(data: tuple[Tensor, Tensor], settings: EquivarianceSettings) -> tuple[Tensor, Tensor]:
+    """Which data to train on, and which to hold out."""
+    return split(
+        torch.zeros(len(data[0]), dtype=torch.long),
+        FindSettings(held_out=settings.held_out, seed=settings.seed),
+        blocks=copies(data[0]),
+    )
 
 
 def _check(data: tuple[Tensor, Tensor], space_in: FeatureSpace, space_out: FeatureSpace) -> None:

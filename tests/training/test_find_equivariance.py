@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from groupella.experiments.physics import TASKS
 from groupella.groups import SCALAR, GroupSet, V, about_axis, orthogonal, rotations
 from groupella.training import (
     EquivarianceSettings,
@@ -77,6 +78,20 @@ def test_a_network_that_may_break_a_symmetry_is_not_ruined_by_it() -> None:
         network = fit_equivariant(data, GROUPS, PAIR, VECTOR, GROUPS[name], settings).network
         errors.append((outputs(network, x[150:]) - y[150:]).square().mean())
     assert errors[1] < 2 * errors[0]
+
+
+def test_what_only_a_weaker_group_expresses_is_learned() -> None:
+    """Cross products are in paths of SO(3), not of O(3): where these are shrunk, they are not."""
+    task = TASKS["torque"]
+    train, test = task.data(500, 0), task.data(1000, 1)
+    settings = EquivarianceSettings(channels=4, depth=1, epochs=20)
+    errors = []
+    for free in ((), ("SO(3)",)):
+        fitted = fit_equivariant(
+            train, task.groups, *task.spaces(), task.groups["SO(3)"], settings, free=free
+        )
+        errors.append((outputs(fitted.network, test[0]) - test[1]).square().mean())
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_bad_data_are_refused() -> None:
