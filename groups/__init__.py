@@ -113,6 +113,7 @@ from ._lie import Infinitesimal as Infinitesimal
 from ._matrices import IntMatrix as IntMatrix
 from ._order import as_site_element as as_site_element
 from ._order import is_inside as is_inside
+from ._order import normalises as normalises
 from ._products import generated as generated
 from ._products import internal as internal
 from ._products import product as product

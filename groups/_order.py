@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -91,6 +92,32 @@ def is_inside(smaller: Symmetry, larger: Symmetry) -> bool:
         return True
     group = generated_group(larger.name, lifted, larger.max_order)
     return all(g in group for g in generators)
+
+
+def normalises(symmetry: Symmetry, member: Symmetry) -> bool:
+    """Whether g h g⁻¹ is an element of ``member`` for all g of ``symmetry`` and h of ``member``."""
+    if member.is_trivial or is_inside(symmetry, member):
+        return True
+    if symmetry.is_catalogue and member.is_catalogue:
+        if symmetry.translations and not member.translations:
+            return False  # the centre of its rotations moves
+        dim = member.dim or 0
+        point = [np.array(m) for m in member.point_in(dim)]
+        turned = (g @ h @ g.T for g in map(np.array, symmetry.point_in(dim)) for h in point)
+        return {h.tobytes() for h in turned} <= {h.tobytes() for h in point}
+    if symmetry.is_catalogue or member.is_catalogue:
+        return False  # not both act on one fibre
+    for g in symmetry.generators(member.lattice or ()):
+        assert isinstance(g, SiteElement)
+        back = g.inverse()
+        moved = replace(
+            member,
+            site_generators=tuple(g * h * back for h in member.site_generators),
+            algebra=tuple(Infinitesimal(g.fibre @ x.fibre @ back.fibre) for x in member.algebra),
+        )
+        if not is_inside(moved, member):
+            return False
+    return True
 
 
 def _inside_continuous(

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella.curvature import matching
+from groupella.groups import Symmetry, is_inside, normalises, trivial
 
 Role = Literal["path", "weight", "bias", "offset", "lengthscale"]
 
@@ -107,6 +108,7 @@ class Prior(nn.Module):
         fixed: Sequence[str] = (),
         bounds: tuple[float, float] = (1e-6, 1e12),
         ignore: Sequence[str] = (),
+        invariant: Symmetry | None = None,
     ) -> Prior:
         """Return a prior with one group per path of each layer.
 
@@ -128,16 +130,21 @@ class Prior(nn.Module):
         ignore
             Names of parameters, or patterns such as "norm.*", that get neither prior nor curvature:
             the evidence takes them as known, and training fits them without a penalty.
+        invariant
+            A symmetry that must leave the prior alone when it moves inputs and outputs of layers.
 
         Raises
         ------
         ValueError
-            If `ignore` fits no parameter.
+            If `ignore` fits no parameter, or if the prior is not `invariant`: where a path obeys
+            less than that symmetry, which is not orthogonal or maps the path to another one.
         KeyError
             If `precisions` or `fixed` names a group that the network does not have.
         """
         if on not in ("weights", "lengthscales"):
             raise ValueError(f"on must be 'weights' or 'lengthscales', got {on!r}")
+        if invariant is not None:
+            _check_invariant(network, invariant)
         ignored = matching(network, ignore)
         groups, hyperparameters = _group(network, per_tensor, on == "lengthscales", ignored)
         known = {g.name for g in groups}
@@ -262,6 +269,31 @@ class Prior(nn.Module):
 def pathway_layers(network: nn.Module) -> dict[str, PathwayLayer]:
     """Return the residual-pathway layers of a network by qualified name."""
     return {n: m for n, m in network.named_modules() if isinstance(m, PathwayLayer)}
+
+
+def _check_invariant(network: nn.Module, symmetry: Symmetry) -> None:
+    """An isotropic prior on all maps that obey H is kept by orthogonal g with g H g⁻¹ = H.
+
+    Maps that obey the symmetry do not change at all, whatever it is.
+    """
+    for name, layer in pathway_layers(network).items():
+        groups = getattr(layer, "groups", ())
+        members = {m.name: m for m in groups}
+        for path in layer.paths:
+            member = members.get(path, trivial())
+            if is_inside(symmetry, member):
+                continue
+            if not symmetry.is_catalogue and not symmetry.is_orthogonal:
+                why = "does not act by orthogonal matrices and keeps no Gaussian prior"
+            elif not normalises(symmetry, member):
+                why = f"turns {member} into another group"
+            else:
+                continue
+            raise ValueError(
+                f"the prior of path {path} of {name or 'the layer'} is not invariant to "
+                f"{symmetry}, which {why}; keep only paths that obey {symmetry}, for example with "
+                f"equivariant_net(..., symmetry={symmetry.name!r})"
+            )
 
 
 def _check_disjoint(groups: Sequence[PriorGroup]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from groupella.bases import equivariant_basis
 from groupella.curvature import curvature
+from groupella.evidence import Prior
 from groupella.evidence.likelihoods import Gaussian
 from groupella.groups import (
     SCALAR,
@@ -14,12 +17,15 @@ from groupella.groups import (
     GroupSet,
     Symmetry,
     V,
+    about_axis,
     lorentz,
     orthogonal,
     p4,
     permutations,
     rotations,
     scalings,
+    trivial,
+    turns,
 )
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.nonlinearity import FibreNorm
@@ -100,6 +106,36 @@ def test_units_of_vectors_have_no_mean_and_one_scale() -> None:
     outputs = InUnits(3, groups.space((), 1, V))
     outputs.calibrate([x[:, 1:4]])
     assert bool((outputs.mean == 0).all())
+
+
+@pytest.mark.parametrize(
+    "symmetry", [orthogonal(3), rotations(3), about_axis(2), turns(4)], ids=str
+)
+def test_an_invariant_prior_has_a_covariance_that_the_group_keeps(symmetry: Symmetry) -> None:
+    groups = GroupSet(orthogonal(3), about_axis(2), trivial())
+    pair = groups.space((), 1, V + SCALAR), groups.space((), 1, V)
+    bases = [equivariant_basis(*pair, member).tensor.reshape(-1, 12) for member in groups]
+    covariance = sum(10.0**k * b.T @ b for k, b in enumerate(bases))
+    is_kept = all(
+        np.allclose(moved @ covariance @ moved.T, covariance)
+        for g in pair[0].sample(symmetry, 4)
+        for moved in [np.kron(pair[1].fibre_matrix(g), pair[0].fibre_matrix(g))]
+    )
+    layer = ResidualPathway(*pair, groups, free="FC")
+    if is_kept:
+        Prior.from_network(layer, invariant=symmetry)
+    else:
+        with pytest.raises(ValueError, match=r"not invariant to .* into another group"):
+            Prior.from_network(layer, invariant=symmetry)
+    assert is_kept == (symmetry.name in ("SO(2)z", "C4z"))
+
+
+def test_no_prior_is_invariant_to_boosts_but_of_what_obeys_them() -> None:
+    groups = GroupSet(lorentz(), trivial())
+    layer = ResidualPathway(groups.space((), 1, V), groups.space((), 1, V), groups, free="FC")
+    with pytest.raises(ValueError, match="keeps no Gaussian prior; keep only paths that obey"):
+        Prior.from_network(layer, invariant=lorentz())
+    assert len(Prior.from_network(layer.strict("SO(1,3)"), invariant=lorentz())) == 1
 
 
 def test_norms_and_other_fibres_are_refused() -> None:
