@@ -18,7 +18,7 @@ from groupella.networks.__main__ import main as print_networks
 DOCS = Path(__file__).parents[2] / "docs"
 SHOWN = {
     "bases.md": 7,
-    "continuous-groups.md": 10,
+    "continuous-groups.md": 11,
     "curvature.md": 3,
     "custom-groups.md": 6,
     "custom-paths.md": 3,
