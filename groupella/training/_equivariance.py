@@ -40,7 +40,7 @@ from ._scoring import SCORINGS, Scoring
 
 MOTIONS = 16
 MOST_TOLD = 500
-WEAK = 0.1  # in units of the targets: enough to keep free weights from overfitting
+WEAK = 1e-6
 
 
 @dataclass(frozen=True)
