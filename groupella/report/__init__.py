@@ -2,7 +2,6 @@
 
 from ._advice import next_steps as next_steps
 from ._content import Confusion as Confusion
-from ._content import Consequence as Consequence
 from ._content import Example as Example
 from ._content import FilterPicture as FilterPicture
 from ._content import HeldOutScore as HeldOutScore

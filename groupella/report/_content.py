@@ -13,7 +13,7 @@ import numpy.typing as npt
 from groupella._files import write_text
 from groupella._schema import build, read_json, write_json
 from groupella.decide import Selection
-from groupella.decide.claims import Consequence as Consequence
+from groupella.decide.claims import Consequence
 from groupella.evidence import Reliability
 from groupella.training import History
 

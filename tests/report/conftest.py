@@ -13,12 +13,11 @@ import pytest
 import torch
 
 from groupella.decide import Candidates, LayerSelection, PathSelection, Rule, Selection
-from groupella.decide.claims import Difference, Finding, Judgement
+from groupella.decide.claims import Consequence, Difference, Finding, Judgement
 from groupella.groups import GroupSet, p4, trivial, z2
 from groupella.networks import Trunk, trunk
 from groupella.report import (
     Confusion,
-    Consequence,
     Example,
     HeldOutScore,
     LayerError,

@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 from rich.console import Console
 
+from groupella.decide.claims import Consequence
 from groupella.groups import GroupSet, trivial, z2
 from groupella.networks import Trunk
 from groupella.nn.layer import ResidualPathway
 from groupella.report import (
-    Consequence,
     ReportContent,
     ReportTable,
     consequences_table,

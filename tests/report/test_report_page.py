@@ -19,8 +19,8 @@ import pytest
 from PIL import Image
 
 from groupella.decide import Rule
+from groupella.decide.claims import Consequence
 from groupella.report import (
-    Consequence,
     FilterPicture,
     ReportContent,
     ReportTable,
