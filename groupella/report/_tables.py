@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from groupella.decide import Selection, numbered, shown
-from groupella.decide.claims import FREE, Judgement
+from groupella.decide.claims import FREE, Consequence, Judgement
 
 from ._content import Confusion, Consequence, LayerError, ReportTable
 from ._words import path_names
