@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from groupella.decide import Selection, numbered, shown
 from groupella.decide.claims import FREE, Consequence, Judgement
 
-from ._content import Confusion, Consequence, LayerError, ReportTable
+from ._content import Confusion, LayerError, ReportTable
 from ._words import path_names
 
 if TYPE_CHECKING:
