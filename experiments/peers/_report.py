@@ -191,23 +191,27 @@ def figure(results: Sequence[CaseResult]) -> Figure:
 
     drawn = MatplotlibFigure(figsize=(7, 5.4), layout="constrained")
     axes = drawn.subplots()
+    shared: dict[tuple[int, int, int], list[str]] = defaultdict(list)
     for name, h in headline(results).items():
-        n = h["cases"]
-        wrong, right = h["wrong"] / n, h["right"] / n
+        shared[h["wrong"], h["right"], h["cases"]].append(name)
+    for (k_wrong, k_right, n), names in shared.items():
+        wrong, right = k_wrong / n, k_right / n
         bars = [
             [[max(0.0, value - low)], [max(0.0, high - value)]]
-            for value, (low, high) in (
-                (wrong, wilson(h["wrong"], n)),
-                (right, wilson(h["right"], n)),
-            )
+            for value, (low, high) in ((wrong, wilson(k_wrong, n)), (right, wilson(k_right, n)))
         ]
         line = axes.errorbar(
             [wrong], [right], xerr=bars[0], yerr=bars[1], fmt="o", capsize=2, alpha=0.7
         )
-        colour = line[0].get_color()
-        axes.annotate(name, (wrong, right), xytext=(4, 4), textcoords="offset points", color=colour)
+        axes.annotate(
+            ", ".join(names),
+            (wrong, right),
+            xytext=(5, 4),
+            textcoords="offset points",
+            color=line[0].get_color(),
+        )
     axes.set_xlim(-0.03, 1.03)
-    axes.set_ylim(-0.03, 1.03)
+    axes.set_ylim(-0.03, 1.08)
     axes.set_xlabel("wrong symmetry")
     axes.set_ylabel("right")
     axes.grid(alpha=0.3)
