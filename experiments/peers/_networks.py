@@ -90,12 +90,6 @@ class PathLayer(Layer):
         stage = self.stage
         return total.view(stage.c_out, stage.c_in, stage.points_out, stage.points)
 
-    def powers(self) -> list[float]:
-        """‖s_i W_i‖² of every path."""
-        with torch.no_grad():
-            s = [1.0] * len(self.parts) if self.factors is None else self.factors().tolist()
-            return [float((s[i] * self.path(i)).square().sum()) for i in range(len(self.parts))]
-
 
 class StageNet(nn.Module):
     """One layer per stage. Takes x (n, 1, P); gives (n, classes), or (n, P) of a linear problem."""

@@ -1,4 +1,7 @@
-"""Ours: `select`. Linear problems: the evidence of every candidate, as in the planted benchmark."""
+"""Ours: `select`. Linear problems: the evidence of every candidate, as in the planted benchmark.
+
+Predictions have the temperature that `select` gives its network, from data that it held out.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def search(problem: Problem) -> Found:
 
     def predict(x: torch.Tensor) -> torch.Tensor:
         f: torch.Tensor = network(x.view(len(x), 1, *problem.lattice))
-        return f
+        return f / found.temperature
 
     return Found(_numbers(problem, found.verdict), predict, found.verdict == UNDECIDED)
 

@@ -65,17 +65,12 @@ def train(
     descend(groups, objective, len(x), problem.seed, steps=problem.steps, each=each)
     numbers = dict.fromkeys(problem.names, 0.0)
     for layer in layers:
-        for name, value in layer.mixture.numbers(problem).items():
-            same = [m for m in problem.names if _same(layer.stage, name, m)]
-            value = min(value, *(layer.mixture.numbers(problem)[m] for m in same))
+        stage, own = layer.stage, layer.mixture.numbers(problem)
+        for name in problem.names:
+            # In this layer, maps that obey m may obey `name`, too, though m does not contain it.
+            value = min(own[m] for m in problem.names if stage.obeys(stage.rows[m], name))
             numbers[name] = max(numbers[name], value)
     return Found(numbers, network)
-
-
-def _same(stage: Stage, name: str, other: str) -> bool:
-    """Whether maps that obey `other` obey `name` too, in this layer."""
-    rows = stage.rows[other]
-    return bool(((stage.projected(rows, name) - rows) ** 2).sum() < 1e-6)
 
 
 def search(problem: Problem) -> Found:

@@ -68,12 +68,13 @@ class Stage:
         found: list[Part] = []
         for name in sorted(self.bases, key=lambda m: self.bases[m].dim):
             rows = self.rows[name]
-            inside = tuple(m for m in self.bases if self._within(rows, m))
+            inside = tuple(m for m in self.bases if self.obeys(rows, m))
             if not any(set(p.members) == set(inside) for p in found):
                 found.append(Part(name, rows, inside))
         return [*found, Part(FREE, None, ())]
 
-    def _within(self, rows: Tensor, member: str) -> bool:
+    def obeys(self, rows: Tensor, member: str) -> bool:
+        """Whether all these maps (…, P'·P) obey a candidate."""
         return bool(((self.projected(rows, member) - rows) ** 2).sum() < 1e-6)
 
     def parts(self) -> list[Part]:
@@ -81,7 +82,7 @@ class Stage:
         found = []
         for name, basis in increments(self.bases).bases.items():
             rows = _rows(basis)
-            found.append(Part(name, rows, tuple(m for m in self.bases if self._within(rows, m))))
+            found.append(Part(name, rows, tuple(m for m in self.bases if self.obeys(rows, m))))
         return [*found, Part(FREE, None, ())]
 
     def projected(self, matrices: Tensor, member: str) -> Tensor:
@@ -210,16 +211,15 @@ class Problem:
     def score(self, predict: Predict) -> tuple[float, float]:
         """Accuracy (linear: R²) and negative log-likelihood (a number) on the test data.
 
-        The noise of a linear problem is that of the held-out data.
+        The noise of a linear problem is the one most favourable to the method: on data that it
+        was trained on, noise would look smaller.
         """
         x, y = self.test
         f = predict(x)
         if not self.linear:
             return float((f.argmax(1) == y).double().mean()), float(F.cross_entropy(f, y))
-        error = float(((f - y) ** 2).mean())
-        noise = max(float(((predict(self.val[0]) - self.val[1]) ** 2).mean()), 1e-9)
-        nll = 0.5 * math.log(2 * math.pi * noise) + 0.5 * error / noise
-        return 1 - error / float(y.var()), nll
+        error = max(float(((f - y) ** 2).mean()), 1e-9)
+        return 1 - error / float(y.var()), 0.5 * math.log(2 * math.pi * math.e * error)
 
 
 def _rows(basis: Basis) -> Tensor:

@@ -87,30 +87,44 @@ def summary(results: Sequence[CaseResult], preset: str) -> dict[str, Any]:
 
 
 def ahead(results: Sequence[CaseResult]) -> str:
-    """One paragraph: the methods that beat ours, in all and by family of tasks.
+    """A list of the methods that beat ours, in all and by family of tasks.
 
-    A method is ahead with more right verdicts less wrong symmetries on the same tasks.
+    A method is ahead in verdicts with more right ones less wrong symmetries, in predictions with a
+    higher accuracy (R² of linear tasks) or a lower NLL; all on the same tasks.
     """
     found = headline(results)
     if "ours" not in found:
         return ""
-    mine = found.pop("ours")
     lines = []
     for kind in ("all tasks", *FAMILIES):
-        pairs = {
-            name: (h, mine)
-            if kind == "all tasks"
-            else (h["families"][kind], mine["families"][kind])
-            for name, h in found.items()
-            if kind == "all tasks" or (kind in h["families"] and kind in mine["families"])
-        }
+        rows = {n: h if kind == "all tasks" else h["families"].get(kind) for n, h in found.items()}
+        mine = rows.pop("ours")
+        peers = {n: h for n, h in rows.items() if mine and h and h["cases"] == mine["cases"]}
+        if not peers:
+            continue
+        own = mine["right"] - mine["wrong"]
         better = [
-            f"{name} ({h['right']} right, {h['wrong']} wrong; ours {o['right']}, {o['wrong']})"
-            for name, (h, o) in pairs.items()
-            if h["cases"] == o["cases"] and h["right"] - h["wrong"] > o["right"] - o["wrong"]
+            f"{name} ({h['right']} right, {h['wrong']} wrong)"
+            for name, h in peers.items()
+            if h["right"] - h["wrong"] > own
         ]
-        if pairs:
-            lines.append(f"- {kind}: {', '.join(better) or 'none'}")
+        verdicts = f"ours {mine['right']} right, {mine['wrong']} wrong"
+        lines.append(f"- {kind}: {', '.join(better) or 'none'}; {verdicts}")
+        for title, score, sign in (
+            ("accuracy", "accuracy", 1),
+            ("R²", "r2", 1),
+            ("NLL", "nll", -1),
+        ):
+            if mine[score] is None or (kind == "all tasks" and score == "nll"):
+                continue  # squared errors and classes have no common NLL
+            best = sorted(
+                (sign * h[score], name)
+                for name, h in peers.items()
+                if sign * h[score] > sign * mine[score]
+            )
+            if best:
+                named = ", ".join(f"{name} {sign * v:.3f}" for v, name in reversed(best))
+                lines.append(f"  - {title}: {named}; ours {mine[score]:.3f}")
     return "\n".join(["**Ahead of ours** (right less wrong, on the same tasks):", "", *lines])
 
 
@@ -177,23 +191,27 @@ def figure(results: Sequence[CaseResult]) -> Figure:
 
     drawn = MatplotlibFigure(figsize=(7, 5.4), layout="constrained")
     axes = drawn.subplots()
+    shared: dict[tuple[int, int, int], list[str]] = defaultdict(list)
     for name, h in headline(results).items():
-        n = h["cases"]
-        wrong, right = h["wrong"] / n, h["right"] / n
+        shared[h["wrong"], h["right"], h["cases"]].append(name)
+    for (k_wrong, k_right, n), names in shared.items():
+        wrong, right = k_wrong / n, k_right / n
         bars = [
             [[max(0.0, value - low)], [max(0.0, high - value)]]
-            for value, (low, high) in (
-                (wrong, wilson(h["wrong"], n)),
-                (right, wilson(h["right"], n)),
-            )
+            for value, (low, high) in ((wrong, wilson(k_wrong, n)), (right, wilson(k_right, n)))
         ]
         line = axes.errorbar(
             [wrong], [right], xerr=bars[0], yerr=bars[1], fmt="o", capsize=2, alpha=0.7
         )
-        colour = line[0].get_color()
-        axes.annotate(name, (wrong, right), xytext=(4, 4), textcoords="offset points", color=colour)
+        axes.annotate(
+            ", ".join(names),
+            (wrong, right),
+            xytext=(5, 4),
+            textcoords="offset points",
+            color=line[0].get_color(),
+        )
     axes.set_xlim(-0.03, 1.03)
-    axes.set_ylim(-0.03, 1.03)
+    axes.set_ylim(-0.03, 1.08)
     axes.set_xlabel("wrong symmetry")
     axes.set_ylabel("right")
     axes.grid(alpha=0.3)

@@ -57,6 +57,16 @@ def test_the_map_of_a_linear_task_obeys_its_truth() -> None:
     assert problem.true_members == ["z2", "p4"]
 
 
+def test_linear_problems_are_scored_by_what_is_left_of_the_test_data() -> None:
+    """On held-out data that a method was trained on, noise would look smaller."""
+    problem = draw("linear-p4", 0)
+    _, y = problem.test
+    r2, nll = problem.score(lambda x: y - 0.2 * (-1) ** torch.arange(len(x))[:, None])
+    assert r2 == pytest.approx(1 - 0.04 / float(y.var()), rel=1e-4)
+    normal = torch.distributions.Normal(0.0, 0.2)
+    assert nll == pytest.approx(-float(normal.log_prob(torch.tensor(0.2))), rel=1e-4)
+
+
 def test_held_out_data_are_a_quarter_and_test_data_others() -> None:
     problem = draw("sets-s8", 0)
     assert (len(problem.fit[0]), len(problem.val[0]), len(problem.test[0])) == (750, 250, 250)
@@ -167,10 +177,13 @@ def test_peers_that_beat_ours_are_named_first(tmp_path: Path) -> None:
         result("rpp", "sequences-z1", "z1", z1=0.0, line_reflections=1.0),
         result("grid", "sequences-z1", "line_reflections", z1=0.0, line_reflections=0.0),
     ]
+    results[1].details["accuracy"], results[2].details["accuracy"] = 0.7, 0.9
     peers.write_summary(tmp_path, results, "quick", "a title")
     first = (tmp_path / "summary.md").read_text("utf-8").split("| method")[0]
-    assert "all tasks: rpp (1 right, 0 wrong; ours 0, 0)\n" in first
-    assert "sequences: rpp (1 right, 0 wrong; ours 0, 0)\n" in first
+    assert "- all tasks: rpp (1 right, 0 wrong); ours 0 right, 0 wrong\n" in first
+    assert "- sequences: rpp (1 right, 0 wrong); ours 0 right, 0 wrong\n" in first
+    assert "accuracy: grid 0.900, rpp 0.700; ours 0.500" in first
+    assert "  - NLL" not in first
 
 
 def test_presets_have_every_method_on_every_task_that_it_applies_to() -> None:
