@@ -13,7 +13,8 @@ def check_unmasked(values: Any, what: str, error: type[Exception] = ValueError) 
     `np.asarray` takes what lies under the mask as data.
     """
     parts = values if isinstance(values, list | tuple) else [values]
-    masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
+    masks = [np.ma.getmaskarray(p) for p in parts if isinstance(p, np.ma.MaskedArray)]  # type: ignore[no-untyped-call]
+    masked = sum(int(np.count_nonzero(mask)) for mask in masks)
     if masked:
         raise error(
             f"{what} has {masked} masked entries: fill them in (numpy.ma.filled) or leave out "
