@@ -4,7 +4,8 @@ Networks of five tasks: handed footprints (glide), coloured shapes, sequences, t
 Each is trained by `groupella.select`, whose `predict_proba` is compared, and by `fit`, with
 `Predictive.calibrated` on a quarter of its data. Both see test data, and strange ones: noise of the
 data's own size added, a contrast of two, every third number put to the mean. A number is NLL /
-expected calibration error. Then the share of real targets inside intervals, for regressions.
+expected calibration error. Then the share of real targets inside intervals, for regressions, and
+inside Gaussian ones of the same variance.
 
 laplace-torch, where it is installed, gets the networks of `fit`: last layer, Kronecker factors,
 prior precision by marginal likelihood, probit.
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_diabetes, load_digits, make_friedman1
 from torch import Tensor, nn
 
 import groupella
@@ -47,6 +48,8 @@ class Task:
     make: Make
     groups: Any
     task: str = "classes"
+    train: int = TRAIN
+    test: int = TEST
 
 
 def turned_digits(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
@@ -77,6 +80,24 @@ def wave_numbers(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
     return x[:, None] + 0.2 * rng.normal(size=(n, 1, 16)), amplitude + 0.1 * rng.normal(size=n)
 
 
+def neighbours(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    """White noise; its covariance at a lag of one, and noise of t with five degrees of freedom."""
+    x = rng.normal(size=(n, 1, 20))
+    y = (x[:, 0, 1:] * x[:, 0, :-1]).sum(1) / 4
+    return x, y + 0.4 * rng.standard_t(5, size=n)
+
+
+def diabetes(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    x, y = load_diabetes(return_X_y=True)
+    chosen = rng.permutation(len(y))[:n]
+    return x[chosen], y[chosen]
+
+
+def friedman(rng: np.random.Generator, n: int) -> tuple[Array, Array]:
+    x, y = make_friedman1(n, noise=1.0, random_state=int(rng.integers(1 << 30)))
+    return x, y
+
+
 def glide() -> Any:
     space: dict[str, Any] = {}
     exec(planted.GLIDE_FILE, space)  # a text of our own
@@ -93,6 +114,9 @@ TASKS = {
     "sets": Task(maxima_of_sets, "permutations"),
     "summed sets": Task(summed_sets, "permutations", "regression"),
     "waves": Task(wave_numbers, "z1", "regression"),
+    "neighbours": Task(neighbours, "z1", "regression"),
+    "diabetes": Task(diabetes, "permutations", "regression", 220, 222),
+    "friedman1": Task(friedman, "permutations", "regression"),
 }
 
 
@@ -114,26 +138,35 @@ def score(p: Array | Tensor, y: Array) -> str:
     return f"{nll:6.3f} / {calibration_error(p, labels):.3f}"
 
 
-def by_select(task: Task, rng: np.random.Generator, seed: int) -> dict[str, list[str]]:
-    x, y = task.make(rng, TRAIN + TEST)
-    train, test = (x[:TRAIN], y[:TRAIN]), (x[TRAIN:], y[TRAIN:])
+def by_select(
+    task: Task, rng: np.random.Generator, seed: int, settings: dict[str, Any]
+) -> dict[str, list[str]]:
+    x, y = task.make(rng, task.train + task.test)
+    train, test = (x[: task.train], y[: task.train]), (x[task.train :], y[task.train :])
     answer = groupella.select(
-        *train, task.groups, task=task.task, width=16, looks=1, layers=False, seed=seed
+        *train, task.groups, task=task.task, width=16, looks=1, layers=False, seed=seed, **settings
     )
     if task.task == "regression":
-        return {"": coverage(lambda level: answer.interval(test[0], level), test[1])}
+        assert answer.predictive is not None
+        found = {"": coverage(lambda level: answer.interval(test[0], level), test[1])}
+        answer.predictive.residuals = None
+        gaussian = coverage(lambda level: answer.interval(test[0], level), test[1])
+        return found | {"Gaussian": gaussian}
     names = np.array(answer.targets.names)
-    found = {"verdict": [answer.verdict, f"T {answer.temperature:.2f}"]}
+    shown = {"verdict": [answer.verdict, f"T {answer.temperature:.2f}"]}
     for what, inputs in {"usual": test[0], **strange(test[0], rng)}.items():
         labels = (test[1][: len(inputs), None] == names).argmax(1)
         plain = answer.outputs(inputs).double().softmax(1)
-        found[what] = [score(plain, labels), score(answer.predict_proba(inputs), labels)]
-    return found
+        shown[what] = [score(plain, labels), score(answer.predict_proba(inputs), labels)]
+    return shown
 
 
-def by_fit(task: Task, rng: np.random.Generator, seed: int) -> dict[str, list[str]]:
-    x, y = task.make(rng, TRAIN + TEST)
-    mean, std = x[:TRAIN].mean(), x[:TRAIN].std()
+def by_fit(
+    task: Task, rng: np.random.Generator, seed: int, settings: dict[str, Any]
+) -> dict[str, list[str]]:
+    n = task.train
+    x, y = task.make(rng, n + task.test)
+    mean, std = x[:n].mean(), x[:n].std()
     if task.task == "classes":
         y = np.unique(y, return_inverse=True)[1]
     targets = torch.tensor(y) if task.task == "classes" else torch.tensor(y[:, None]).float()
@@ -141,8 +174,8 @@ def by_fit(task: Task, rng: np.random.Generator, seed: int) -> dict[str, list[st
     def ready(values: Array) -> Tensor:
         return torch.tensor((values - mean) / std, dtype=torch.float32).flatten(1)
 
-    part = 3 * TRAIN // 4
-    data, held = ((ready(x[a:b]), targets[a:b]) for a, b in ((0, part), (part, TRAIN)))
+    part = 3 * n // 4
+    data, held = ((ready(x[a:b]), targets[a:b]) for a, b in ((0, part), (part, n)))
     torch.manual_seed(seed)
     outputs = int(targets.max()) + 1 if task.task == "classes" else 1
     network = nn.Sequential(
@@ -151,20 +184,21 @@ def by_fit(task: Task, rng: np.random.Generator, seed: int) -> dict[str, list[st
     )  # fmt: skip
     likelihood = Categorical() if task.task == "classes" else Gaussian()
     result = fit(
-        network, data, likelihood, method="map", epochs=60, lr=0.005, batch_size=50,
-        seed=seed, progress=False,
+        network, data, likelihood, method="map", epochs=settings.get("epochs", 60), lr=0.005,
+        batch_size=50, seed=seed, progress=False,
     )  # fmt: skip
     evidence = Evidence(network, result.evidence.likelihood)
     evidence.update(data, mode=mc(4, seed=seed))
     predictive = Predictive(evidence).calibrated(*held)
-    test_x, test_y = x[TRAIN:], y[TRAIN:]
+    test_x, test_y = x[n:], y[n:]
     if task.task == "regression":
-        return {
-            "": coverage(
-                lambda level: [b[:, 0].numpy() for b in predictive.interval(ready(test_x), level)],
-                test_y,
-            )
-        }
+
+        def bounds(level: float) -> list[Array]:
+            return [b[:, 0].numpy() for b in predictive.interval(ready(test_x), level)]
+
+        shown = {"": coverage(bounds, test_y)}
+        predictive.residuals = None
+        return shown | {"Gaussian": coverage(bounds, test_y)}
     other = laplace(network, data) if importlib.util.find_spec("laplace") else None
     found = {}
     for what, inputs in {"usual": test_x, **strange(test_x, rng)}.items():
@@ -202,7 +236,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--route", choices=("select", "fit", "both"), default="both")
     parser.add_argument("tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--epochs", type=int, help="of each training, instead of its own number")
     given = parser.parse_args()
+    settings = {} if given.epochs is None else {"epochs": given.epochs}
     torch.set_num_threads(1)
     routes = {"select": by_select, "fit": by_fit}
     for number, (name, task) in enumerate(TASKS.items()):
@@ -213,7 +249,7 @@ def main() -> None:
                 continue
             rng = np.random.default_rng([given.seed, number])
             started = time.process_time()
-            found = work(task, rng, given.seed)
+            found = work(task, rng, given.seed, settings)
             print(f"{name}, {route} ({time.process_time() - started:.0f} s of CPU)")
             for what, columns in found.items():
                 print(f"  {what:9}", *(f"{column:>15}" for column in columns), flush=True)

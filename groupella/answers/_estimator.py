@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from groupella._masked import check_unmasked
 from groupella.data import DataError
 
 from ._answer import Answer
@@ -110,6 +111,8 @@ class SymmetrySelector(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _validated(estimator: SymmetrySelector, X: Any, **y: Any) -> Any:
     """X, or X and y, as scikit-learn wants them checked."""
+    for name, values in {"X": X, **y}.items():
+        check_unmasked(values, name)
     options: dict[str, Any] = {"allow_nd": True, "dtype": "numeric", "reset": bool(y), **y}
     try:
         from sklearn.utils.validation import validate_data

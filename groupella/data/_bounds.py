@@ -40,8 +40,12 @@ def check_memory(shape: tuple[int, ...], size: int, what: str) -> None:
 def check_archive(file: IO[bytes]) -> None:
     """Raise `DataError` for an .npz file that declares too much; leave `file` at its start.
 
-    A file that is not a zip is left to numpy, which refuses it.
+    A bare array is refused, also with a zip behind it: numpy would ask for as much memory as its
+    header declares. Any other file that is not a zip is left to numpy, which refuses it.
     """
+    magic = np.lib.format.MAGIC_PREFIX
+    if file.read(len(magic)) == magic:
+        raise DataError("it is one array (.npy); expected several by name (np.savez)")
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from groupella._masked import check_unmasked
 from groupella._schema import build
 
 from ._axes import channels_first
@@ -91,8 +92,10 @@ def array_of(values: Any, what: str = "x") -> np.typing.NDArray[Any]:
     Raises
     ------
     DataError
-        If they are not: lists of different lengths, a sparse tensor, a tensor without values.
+        If they are not: lists of different lengths, a sparse tensor, a tensor without values, an
+        array with masked entries.
     """
+    check_unmasked(values, what, DataError)
     try:
         if isinstance(values, Tensor):
             values = values.detach().cpu()

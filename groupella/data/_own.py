@@ -158,10 +158,7 @@ def _arrays(path: Path) -> dict[str, Array]:
         # Opened here, since numpy leaves the file open if it is not a zip.
         with path.open("rb") as file:
             check_archive(file)
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise DataError("it is one array (.npy); expected several by name (np.savez)")
-            with archive:
+            with np.load(file, allow_pickle=False) as archive:
                 arrays = {key: archive[key] for key in archive.files}
         for key, value in arrays.items():
             if not isinstance(value, np.ndarray):

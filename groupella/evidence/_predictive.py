@@ -10,7 +10,8 @@ exact): f(x) ~ N(f_MAP(x), s Σ_f(x)), Σ_f from a posterior and s a scale. Pred
   variance of the outputs, q its 95 % quantile on held-out data (or the largest), and T ≥ 1 a
   temperature.
 
-For a Gaussian likelihood the predictive is N(f, s Σ_f + T σ² I), exactly.
+For a Gaussian likelihood the predictive is N(f, s Σ_f + T σ² I), exactly. Its intervals are those
+of a Gaussian until held-out data show how wide they must be: targets have heavier tails than that.
 
 Why "calibrated". A classifier that fits its training data has next to no curvature left (Λ ≈ 0), so
 that its posterior is nearly its prior, with variances of f in the hundreds, whichever way the
@@ -40,6 +41,7 @@ from torch import Tensor
 from groupella.curvature import evaluation
 
 from ._calibration import calibration_error
+from ._conformal import conformal_quantile, normal_quantile, residual_table
 from ._evidence import Evidence
 from ._posterior import KroneckerPosterior, Posterior
 from .likelihoods import Likelihood
@@ -79,8 +81,8 @@ class Predictive:
     scale
         The factor s of the covariance; see `calibrated`. None: not known, which counts as 1 where a
         covariance is asked for.
-    temperature, usual
-        T and q, which `calibrated` sets.
+    temperature, usual, residuals
+        T, q and the sorted |y − f| / sd of held-out data (m, K), which `calibrated` sets.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Predictive:
         scale: float | None = None,
         temperature: float = 1.0,
         usual: float | None = None,
+        residuals: Tensor | None = None,
     ) -> None:
         if scale is not None and not 0 <= scale < math.inf:
             raise ValueError(f"scale must be a number from 0 on, or None; got {scale!r}")
@@ -99,6 +102,7 @@ class Predictive:
         self.evidence = evidence
         self.posterior: Posterior = KroneckerPosterior(evidence) if posterior is None else posterior
         self.scale, self.temperature, self.usual = scale, temperature, usual
+        self.residuals = residuals
 
     def calibrated(self, x: Tensor, y: Tensor) -> Predictive:
         """Return predictions calibrated on data that the network was not trained on.
@@ -106,8 +110,8 @@ class Predictive:
         Classes are then predicted by "calibrated". The temperature is that of `fitted_temperature`;
         q is the largest variance instead of the 95 % quantile if that costs more than 0.002 nats
         per example or 0.005 in calibration error on these data. Real targets get the temperature of
-        the noise and the scale, from 10⁻⁵ to 10 or 0, that suit these data best; other targets a
-        scale.
+        the noise and the scale, from 10⁻⁵ to 10 or 0, that suit these data best, and intervals as
+        wide as these data ask for; other targets a scale.
 
         Parameters
         ----------
@@ -120,7 +124,11 @@ class Predictive:
             fitted = {s: self._tempered(f, s * covariance, y) for s in SCALES}
             limit = min(fitted.values())[0] + FREE
             scale = max(s for s, (loss, _) in fitted.items() if loss <= limit)
-            return make(self.posterior, scale=scale, temperature=fitted[scale][1])
+            found = make(self.posterior, scale=scale, temperature=fitted[scale][1])
+            if likelihood.log_noise is not None:
+                sd = found._with_noise(scale * covariance).diagonal(dim1=1, dim2=2).sqrt()
+                found.residuals = residual_table((y.to(f).reshape(f.shape) - f).abs() / sd)
+            return found
         variance = self._variance(f, covariance).mean(1).clamp(min=1e-300)
         found = make(
             self.posterior,
@@ -208,22 +216,32 @@ class Predictive:
 
     def normal(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (N, K) and covariance (N, K, K) of the targets of a Gaussian likelihood."""
-        noise = self.evidence.noise
-        if noise is None:
+        if self.evidence.noise is None:
             raise TypeError("normal(x) is for a Gaussian likelihood; use probabilities(x)")
         f, covariance = self.latent(x)
-        return f, covariance + self.temperature * noise**2 * torch.eye(f.shape[1]).to(f)
+        return f, self._with_noise(covariance)
+
+    def _with_noise(self, covariance: Tensor) -> Tensor:
+        """The covariance of the targets, from that of the outputs."""
+        noise = self.evidence.noise
+        assert noise is not None
+        own = torch.eye(covariance.shape[-1]).to(covariance)
+        return covariance + self.temperature * noise**2 * own
 
     def interval(self, x: Tensor, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return bounds (N, K) within which each target lies with probability `level`.
 
-        For a Gaussian likelihood.
+        For a Gaussian likelihood. After `calibrated`, they are as wide as held-out data ask for,
+        for each output by itself; before, as those of a Gaussian.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         mean, covariance = self.normal(x)
-        quantile = torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64))
-        width = float(quantile) * covariance.diagonal(dim1=1, dim2=2).sqrt()
+        sd = covariance.diagonal(dim1=1, dim2=2).sqrt()
+        if self.residuals is None:
+            width = normal_quantile(level) * sd
+        else:
+            width = conformal_quantile(self.residuals, level).to(sd) * sd
         return mean - width, mean + width
 
     def quality(

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
+from groupella._masked import check_unmasked
 from groupella.curvature import evaluation
 from groupella.evidence import pathway_layers
 from groupella.evidence.likelihoods import Gaussian, Likelihood, check_finite
@@ -99,7 +100,10 @@ def as_examples(
         what = f"an example of {name}"
 
         def collate(indices: Tensor) -> tuple[Tensor, Tensor]:
-            x, y = default_collate([pair_of(data[i], what) for i in indices.tolist()])
+            pairs = [pair_of(data[i], what) for i in indices.tolist()]
+            for part in (part for pair in pairs for part in pair):
+                check_unmasked(part, what)
+            x, y = default_collate(pairs)
             return x.to(device), (y.long() if y.dtype in _SMALL_INTEGERS else y).to(device)
 
         return Examples(len(data), collate, device)
@@ -148,6 +152,7 @@ def _is_array(value: Any) -> bool:
 def _as_tensor(values: Any, name: str, wide: bool = False) -> Tensor:
     if isinstance(values, Tensor):
         return values
+    check_unmasked(values, name)
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(

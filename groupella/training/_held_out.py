@@ -6,7 +6,8 @@ noise holds for both. The variance v̄ is in units of each network's own curvatu
 of usual inputs (see `groupella.evidence.Predictive`) is that of the final network on its training
 data, times how much larger q of the first network was on held-out data than on its training data.
 The covariance of real outputs is scaled so that both networks are as uncertain of their own data:
-nothing shows how much the final one has gained by the rest.
+nothing shows how much the final one has gained by the rest. Intervals are as many standard
+deviations wide as the held-out data of the first network asked for.
 
 The posterior is that of the last layer: it costs a forward pass, is small enough to be stored with
 the network, and tells strange inputs nearly as well as that of all layers.
@@ -111,6 +112,7 @@ class HeldOut:
             self._observed(network, everything),
             scale=first.scale,
             temperature=first.temperature,
+            residuals=first.residuals,
         )
         known = self._usual(first, self.train), self._usual(last, everything)
         if first.usual is not None:

@@ -73,7 +73,14 @@ REFUSED: dict[str, tuple[Change, str]] = {
         {"x": np.broadcast_to(np.uint8(1), (40, 160_000, 160_000))},
         "takes 954 GiB of memory",
     ),
+    "masked samples": ({"x": np.ma.masked_greater(X, 8)}, "x has [0-9]+ masked entries"),
+    "a list of masked samples": ({"x": [*np.ma.masked_greater(X, 8)]}, "x has [0-9]+ masked"),
+    "a list of masked pairs": (
+        {"x": [*zip(np.ma.masked_greater(X, 8), Y, strict=True)], "y": None},
+        "x has [0-9]+ masked entries",
+    ),
     # targets
+    "masked targets": ({"y": np.ma.array(Y, mask=ONE)}, "y has 1 masked entries"),
     "one class": ({"y": np.zeros(40, int)}, "all data have one class, 0"),
     "one target": ({"y": np.full(40, 1.5)}, "all data have the same target"),
     "a class per datum": ({"y": np.arange(40)}, "no class has two"),
@@ -97,6 +104,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "unknown classes to test on": ({"test": (X[:4], [0, 1, 2, 3])}, "no class '2'; known are 0, 1"),
     "three things to test on": ({"test": (X, Y, Y)}, "must be a pair"),
     # weights
+    "masked weights": ({"weights": np.ma.array(Y + 1, mask=ONE)}, "weights has 1 masked"),
     "NaN weights": ({"weights": np.full(40, np.nan)}, "weights contains NaN"),
     "negative weights": ({"weights": -np.ones(40)}, "not negative"),
     "weights of nothing": ({"weights": np.zeros(40)}, "not all zero"),

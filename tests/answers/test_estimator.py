@@ -33,6 +33,12 @@ def test_it_passes_the_checks_of_scikit_learn(estimator: Any, check: Any) -> Non
     check(estimator)
 
 
+def test_masked_samples_are_refused() -> None:
+    x = np.ma.masked_greater(np.arange(12.0).reshape(4, 3), 10)
+    with pytest.raises(ValueError, match="X has 1 masked entries: fill them in"):
+        SymmetrySelector("permutations").fit(x, [0, 1, 0, 1])
+
+
 def test_it_finds_that_features_are_exchangeable() -> None:
     x = np.random.default_rng(0).standard_normal((300, 4))
     y = np.where(x.sum(1) > 0, "high", "low")

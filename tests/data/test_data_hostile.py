@@ -21,6 +21,7 @@ from groupella.data._catalogue import Download
 from groupella.data._download import download
 from groupella.data._own import from_folder, from_npz, read_picture
 
+ZIP = b"PK\x05\x06" + bytes(18)  # without members
 HUGE = "{'descr': '<f8', 'fortran_order': False, 'shape': (100000000, 1000, 1000), }"
 
 
@@ -63,6 +64,16 @@ def test_a_header_that_declares_more_than_the_file_has(
     path = archive(tmp_path / "a.npz", x=header, y=saved(np.arange(4)))
     with pytest.raises(DataError, match=rf"a\.npz.*x\.npy {words}"):
         from_npz(path)
+
+
+@pytest.mark.parametrize("behind", [b"", ZIP])
+def test_one_array_is_no_archive_whatever_it_declares(tmp_path: Path, behind: bytes) -> None:
+    """Numpy would ask for the terabytes of its header; also where a zip stands behind it."""
+    path = tmp_path / "a.npz"
+    path.write_bytes(npy(HUGE) + behind)
+    with pytest.raises(DataError, match=r"a\.npz.*it is one array \(\.npy\)") as caught:
+        from_npz(path)
+    assert str(caught.value).isprintable()
 
 
 def test_a_header_that_is_too_long_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 from groupella._schema import parse_json, write_json
@@ -19,6 +22,7 @@ from groupella.evidence import (
     restored,
     stored,
 )
+from groupella.evidence._conformal import conformal_quantile, residual_table
 from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, likelihood_of
 
 
@@ -242,6 +246,13 @@ def test_stored_predictions_come_back_through_json(kind: str) -> None:
         for one, other in zip(again.interval(far), found.interval(far), strict=True):
             torch.testing.assert_close(one, other)
     assert again.quality(x, y) == found.quality(x, y)
+    if kind == "regression":  # a file of an older version: Gaussian intervals, as it had
+        del tensors["residuals"]
+        old = restored(evidence.network, likelihood_of(kind), tensors, values)
+        mean, variance = found.normal(far)
+        _, high = old.interval(far, 0.9)
+        expected = mean + stats.norm.ppf(0.95) * variance[:, :, 0].sqrt()
+        torch.testing.assert_close(high, expected)
     exact = Predictive(evidence, ExactPosterior(evidence, x))
     with pytest.raises(TypeError, match="ExactPosterior"):
         stored(exact)
@@ -265,6 +276,16 @@ FORGED = {
     ),
     "a factor of another size": lambda tensors, values: tensors.update(
         {"0.weight/output": torch.ones(1, 5, 5)}
+    ),
+    "residuals of NaN": lambda tensors, values: tensors.update(
+        residuals=torch.full((3, 1), math.nan)
+    ),
+    "residuals below zero": lambda tensors, values: tensors.update(residuals=-torch.ones(3, 1)),
+    "residuals that fall": lambda tensors, values: tensors.update(
+        residuals=torch.tensor([[2.0], [1.0]])
+    ),
+    "no residuals in the table": lambda tensors, values: tensors.update(
+        residuals=torch.empty(0, 1)
     ),
     "a factor of whole numbers": lambda tensors, values: tensors.update(
         {"0.weight/output": tensors["0.weight/output"].long()}
@@ -327,6 +348,69 @@ def test_intervals_cover_as_often_as_they_say() -> None:
         assert abs(sum(shares) / len(shares) - level) < 0.05
     with pytest.raises(ValueError, match="level"):
         predictive.interval(x, 90)
+
+
+def heavy_tailed(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Two targets, linear in x; noise of t with 2.5 degrees of freedom, of sizes 1 and 5."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    y = x @ [[1.0, -2.0], [0.5, 0.0], [0.0, 3.0]] + rng.standard_t(2.5, size=(n, 2)) * [1.0, 5.0]
+    return torch.tensor(x), torch.tensor(y)
+
+
+@pytest.mark.parametrize("n", [200, 3000])
+def test_intervals_cover_as_often_as_they_say_under_heavy_tails(n: int) -> None:
+    train, held, (x, y) = (heavy_tailed(k, s) for s, k in enumerate((200, n, 4000)))
+    network = nn.Linear(3, 2, bias=False).double()
+    with torch.no_grad():
+        network.weight.copy_(torch.linalg.lstsq(*train).solution.T)
+    likelihood = Gaussian().double()
+    with torch.no_grad():
+        residual = train[1] - network(train[0])
+        likelihood.log_noise.fill_(float(residual.std().log()))
+    evidence = Evidence(network, likelihood)
+    evidence.update(train)
+    predictive = Predictive(evidence).calibrated(*held)
+    for level in (0.5, 0.9):
+        low, high = predictive.interval(x, level)
+        covered = ((low <= y) & (y <= high)).double().mean(0)
+        # Three standard deviations of the quantile of n data, and of the mean of 4,000.
+        doubt = 3 * math.sqrt(level * (1 - level) * (1 / n + 1 / 4000))
+        assert torch.all((covered - level).abs() < doubt), (level, covered)
+        mean, covariance = predictive.normal(x)
+        gaussian = stats.norm.ppf(0.5 + level / 2) * covariance.diagonal(dim1=1, dim2=2).sqrt()
+        fooled = ((y - mean).abs() <= gaussian).double().mean(0)
+        assert torch.all((fooled - level).abs() > 0.03), (level, fooled)
+    if n == 3000:  # the quantile of the noise itself, from the tables of t
+        wanted = stats.t.ppf(0.95, 2.5) * torch.tensor([1.0, 5.0], dtype=torch.float64)
+        torch.testing.assert_close((high - low).mean(0) / 2, wanted, rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize(("n", "level"), [(1, 0.5), (9, 0.5), (9, 0.9), (2499, 0.2), (2499, 0.996)])
+def test_new_data_lie_below_the_conformal_quantile_as_often_as_the_theorem_says(
+    n: int, level: float
+) -> None:
+    """Exactly ⌈(n+1) level⌉ / (n+1), whatever the distribution; here Cauchy's."""
+    rng = np.random.default_rng(0)
+    trials = 20_000 if n < 10 else 400
+    draws = torch.tensor(np.abs(rng.standard_cauchy((n, trials))))
+    quantile = conformal_quantile(residual_table(draws), level)
+    below = stats.halfcauchy.cdf(quantile.numpy())  # the probability, given the n data
+    doubt = 4 * math.sqrt(level * (1 - level) / (n + 2) / trials)
+    assert below.mean() == pytest.approx(math.ceil((n + 1) * level) / (n + 1), abs=doubt)
+
+
+def test_intervals_beyond_the_largest_residual_grow_with_the_level() -> None:
+    table = residual_table(torch.tensor([[0.3, 3.0], [0.1, 1.0], [0.2, 2.0]]))
+    found = [conformal_quantile(table, level) for level in (0.25, 0.5, 0.75, 0.8, 0.99, 0.999)]
+    assert found[0].tolist() == pytest.approx([0.1, 1.0])
+    assert found[1].tolist() == pytest.approx([0.2, 2.0])
+    assert found[2].tolist() == pytest.approx([0.3, 3.0])
+    for one, more in pairwise(found):
+        assert torch.all(more > one)
+    # Never below the Gaussian one: three data know nothing of the farthest tail.
+    assert float(found[4][0]) == pytest.approx(stats.norm.ppf(0.995))
+    assert float(found[4][1]) == pytest.approx(3 * stats.norm.ppf(0.995) / stats.norm.ppf(0.875))
 
 
 def test_reliability_of_known_cases() -> None:

@@ -45,6 +45,9 @@ def test_a_dataset_of_dictionaries_trains_as_one_of_pairs(names: tuple[str, str]
         ((X, None), "arrays of numbers"),
         ((X[:, :2], Y), r"network fails on x of shape \(2, 2\)"),
         ({"x": X, "y": Y}, "must be a pair"),
+        ((np.ma.masked_greater(X, 1), Y), "data has [0-9]+ masked entries: fill them in"),
+        ((X, np.ma.masked_equal(Y, 1)), "data has 6 masked entries"),
+        ([*zip(np.ma.array(X, mask=True), Y, strict=True)], "an example of data has 3 masked"),
     ],
 )
 def test_other_data_are_refused(data: Any, words: str) -> None:
