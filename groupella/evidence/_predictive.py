@@ -41,9 +41,9 @@ from torch import Tensor
 from groupella.curvature import evaluation
 
 from ._calibration import calibration_error
-from ._conformal import conformal_quantile, normal_quantile, residual_table
 from ._evidence import Evidence
 from ._posterior import KroneckerPosterior, Posterior
+from ._tails import normal_quantile, residual_quantile, residual_table
 from .likelihoods import Likelihood
 
 PredictiveMethod = Literal["map", "probit", "mc", "calibrated"]
@@ -241,7 +241,7 @@ class Predictive:
         if self.residuals is None:
             width = normal_quantile(level) * sd
         else:
-            width = conformal_quantile(self.residuals, level).to(sd) * sd
+            width = residual_quantile(self.residuals, level).to(sd) * sd
         return mean - width, mean + width
 
     def quality(
