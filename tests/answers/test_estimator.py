@@ -24,7 +24,7 @@ def cannot_apply(estimator: Any) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([SymmetrySelector(epochs=3, width=8)], expected_failed_checks=cannot_apply)
+@parametrize_with_checks([SymmetrySelector(epochs=6, width=8)], expected_failed_checks=cannot_apply)
 def test_it_passes_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     if check.func.__name__ in CANNOT_APPLY:
         pytest.xfail(CANNOT_APPLY[check.func.__name__])

@@ -57,7 +57,7 @@ def test_means_and_spreads_are_those_of_numpy_and_one_run_has_no_spread() -> Non
 @pytest.mark.slow
 def test_a_sweep_does_what_select_does(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
-    x = random.standard_normal((200, 4))
+    x = random.standard_normal((600, 4))
     np.savez(tmp_path / "sums.npz", x=x, y=(x.sum(1) > 0).astype(int))
     arguments = ["sweep", "--data", str(tmp_path / "sums.npz"), "--groups", "permutations"]
     arguments += ["--seeds", "0-1", "--epochs", "12", "--alpha", "1", "--jobs", "1", "--json"]

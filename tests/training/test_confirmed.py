@@ -56,7 +56,7 @@ def test_a_wrong_verdict_of_the_evidence_becomes_undecided() -> None:
 @pytest.mark.parametrize("handed", [False, True])
 def test_a_right_verdict_stays_and_has_a_probability(handed: bool) -> None:
     claimed = by_evidence("flips", *(["z2"] if handed else []))
-    found, _ = confirmed(claimed, ramps(handed), GROUPS, settings=QUICK, progress=False)
+    found, _ = confirmed(claimed, ramps(handed, 800), GROUPS, settings=QUICK, progress=False)
     assert found.verdict == claimed.verdict == ("z2" if handed else "flips")
     assert found.judgement is not None
     assert found.judgement.probability > 0.9
