@@ -9,7 +9,7 @@ gains about t²/2 nats a datum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ._differences import Difference
@@ -32,26 +32,22 @@ class Leftover:
     @property
     def sure(self) -> str | None:
         """The network by which labels surely depend on what is left over, more than slightly."""
-        left = {
-            name: t
-            for name, t in self.by.items()
-            if t.surely_above(0.0, self.z) and t.mean**2 / 2 > self.slight
-        }
-        return max(left, key=lambda name: left[name].mean, default=None)
+        return self._largest(lambda t: t.surely_above(0.0, self.z) and t.mean**2 / 2 > self.slight)
 
     @property
     def seeming(self) -> str | None:
         """The network by which they seem to, where it may be more than slight."""
-        left = {
-            name: t
-            for name, t in self.by.items()
-            if t.surely_above(0.0, self.z_seems) and self._most(t) > self.slight
-        }
-        return max(left, key=lambda name: left[name].mean, default=None)
+        return self._largest(
+            lambda t: t.surely_above(0.0, self.z_seems) and self._most(t) > self.slight
+        )
 
     def excludes(self, network: str) -> bool:
         """Whether what this network sees is surely worth less than the margin."""
         return network in self.by and self._most(self.by[network]) <= self.margin
+
+    def _largest(self, counts: Callable[[Difference], bool]) -> str | None:
+        left = {name: t.mean for name, t in self.by.items() if counts(t)}
+        return max(left, key=left.__getitem__, default=None)
 
     def _most(self, score: Difference) -> float:
         """The largest gain that the data allow."""

@@ -353,18 +353,17 @@ class Comparison:
         self, name: str, against: str, averaging: Difference, imposing: Difference, margin: float
     ) -> Finding:
         """A candidate whose network has nothing to be compared with."""
-        entropy = -float(self.chance.mean())
-        enough, most = self.claims.explained * entropy, self.claims.mostly * entropy
+        rule = self.claims
         outcome: Outcome = "open"
         probability = 0.5
         reason = f"the network that obeys less ({against}) has learned nothing to compare with"
-        if self.gained[name].surely_above(enough, self.z):
+        if self._explains(name, rule.explained):
             outcome = "holds"
-            probability = self.gained[name].probability_above(enough)
+            probability = self.gained[name].probability_above(rule.explained * self._entropy)
             reason = "imposing it leaves next to nothing that a network that obeys less could know"
-        elif self.gained[name].surely_above(most, self.z) and self._left(name).excludes(against):
+        elif self._explains(name, rule.mostly) and self._left(name).excludes(against):
             outcome = "holds"
-            probability = self.gained[name].probability_above(most)
+            probability = self.gained[name].probability_above(rule.mostly * self._entropy)
             reason = (
                 "its network explains most of the labels, and nothing that a network that obeys "
                 "less sees is left over"
@@ -385,7 +384,6 @@ class Comparison:
             return replace(found, outcome="rejected", probability=0.0, reason=reason)
         if found.outcome != "holds":
             return found
-        enough = -rule.explained * float(self.chance.mean())
         weak = self.gained[against].mean < rule.weak * self.gained[name].mean
         if left.seeming is not None:
             reason = f"what {_shown(left.seeming)} sees beyond it may matter to the labels"
@@ -393,12 +391,21 @@ class Comparison:
             weak
             and found.leftover is not None
             and not left.excludes(against)
-            and not self.gained[name].surely_above(enough, self.z)
+            and not self._explains(name, rule.explained)
         ):
             reason = f"{_shown(against)} knows too little for a test of it"
         else:
             return found
         return replace(found, outcome="open", probability=0.5, reason=reason)
+
+    @cached_property
+    def _entropy(self) -> float:
+        """The entropy of the labels, in nats."""
+        return -float(self.chance.mean())
+
+    def _explains(self, name: str, share: float) -> bool:
+        """Whether a network surely explains this share of the labels' entropy."""
+        return self.gained[name].surely_above(share * self._entropy, self.z)
 
     def _left(self, name: str) -> Leftover:
         """What is left over for each weaker network to which moved data look like the data."""
