@@ -40,6 +40,33 @@ print(info.address_info["address"], flush=True)
 sys.stdin.read()
 ray.shutdown()
 """
+# While there is a file "wait", training pauses after its first checkpoint until it is interrupted.
+GROUPS = """
+import signal
+import time
+from pathlib import Path
+
+from groupella.groups import z2
+from groupella.training import History
+
+GROUPS = [z2()]
+save = History.save
+
+
+def save_then_wait(history, path):
+    History.save = save
+    save(history, path)
+    handler, received = signal.getsignal(signal.SIGINT), []
+    signal.signal(signal.SIGINT, lambda *signals: received.append(signals))
+    while not received:
+        time.sleep(0.02)
+    signal.signal(signal.SIGINT, handler)
+    handler(*received[0])
+
+
+if Path("wait").exists():
+    History.save = save_then_wait
+"""
 with_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install ray"
 )
@@ -79,13 +106,14 @@ def test_ray_finds_what_the_local_engine_finds(
     monkeypatch.chdir(tmp_path)
     images = np.random.default_rng(0).random((40, 8, 8))
     np.savez("mine.npz", images=images, labels=np.arange(40) % 2)
-    Path("my_groups.py").write_text("from groupella.groups import z2\nGROUPS = [z2()]\n")
+    Path("my_groups.py").write_text(GROUPS)
     local = CliRunner().invoke(app, [*OWN, "--jobs", "1", "--out", "local"])
     assert local.exit_code == 0, local.output
     place = Path("ray")
     shutil.copytree(Path("local") / FIRST, place / FIRST)
     finished = (place / FIRST / "report.html").stat().st_mtime_ns
 
+    Path("wait").touch()
     process = sweep(spawn, place, "--jobs", "1")
     history = place / SECOND / "history.json"
     end = time.monotonic() + PATIENCE
@@ -100,6 +128,7 @@ def test_ray_finds_what_the_local_engine_finds(
     assert not (place / SECOND / "report.json").exists()
     assert len(json.loads(history.read_text())) >= 1
 
+    Path("wait").unlink()
     process = sweep(spawn, place, **cluster)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
