@@ -17,6 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 class Difference:
     """A mean of paired differences with its standard error, and the class that loses most.
 
+    Of several targets, the one that loses most, as if all lost as much.
+
     worst_z is the sum of that class's differences over the root of the sum of their squares. Of a
     distribution that is symmetric about 0 it is below −z with a probability of at most exp(−z²/2),
     however few data there are (Efron 1969); a t statistic of few data that all lose the same is not
@@ -36,17 +38,24 @@ class Difference:
         other: FloatArray,
         classes: npt.NDArray[Any],
         blocks: npt.NDArray[Any] | None = None,
+        by_target: FloatArray | None = None,
     ) -> Difference:
-        """Of `one` − `other`, datum by datum; those of one block, such as copies, are no news."""
+        """Of `one` − `other`, datum by datum; those of one block, such as copies, are no news.
+
+        by_target: the difference of each of several targets, (n, K), which then are what `classes`
+        are otherwise.
+        """
         gap = one - other
         block = np.arange(len(gap)) if blocks is None else np.unique(blocks, return_inverse=True)[1]
         worst, worst_error, worst_z, least = 0.0, 0.0, 0.0, math.inf
-        for label in np.unique(classes):
-            mine = gap[classes == label]
-            parts = _sums(mine, block[classes == label])
+        groups = [(gap[classes == label], block[classes == label]) for label in np.unique(classes)]
+        if by_target is not None:
+            groups = [(by_target.shape[1] * column, block) for column in by_target.T]
+        for mine, among in groups:
+            parts = _sums(mine, among)
             if len(parts) < 5:
                 continue
-            error = _standard_error(mine, block[classes == label])
+            error = _standard_error(mine, among)
             score = float(mine.mean()) / max(error, 1e-12)
             if mine.mean() < 0 and score < least:
                 worst, worst_error, least = float(mine.mean()), error, score
@@ -61,6 +70,17 @@ class Difference:
 
     def probability_above(self, bound: float) -> float:
         return NormalDist().cdf((self.mean - bound) / max(self.error, 1e-12))
+
+
+def largest_z(scores: FloatArray, blocks: npt.NDArray[Any] | None = None) -> float:
+    """Return Σ s / √(Σ s²) of the column of `scores` (n, K) where it is largest, at least 0.
+
+    Data of one block count as one. Columns to which fewer than 5 contribute are left out.
+    """
+    block = np.arange(len(scores)) if blocks is None else blocks
+    sums = np.stack([_sums(column, block) for column in scores.T])
+    sums = sums[(sums != 0).sum(1) >= 5]
+    return max([0.0, *(float(row.sum() / np.linalg.norm(row)) for row in sums)])
 
 
 def told_apart(one: FloatArray, other: FloatArray, folds: int = 5, ridge: float = 0.1) -> float:

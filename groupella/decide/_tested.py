@@ -19,7 +19,9 @@ class Tested:
     by each candidate are told from those for the data (`told_apart`). within: how far predictions
     move when inputs do, for a network that obeys its symmetry only approximately. leftover: for
     networks that obey less, how much each datum asks for what they see and this one cannot, in
-    units of the root of the information: a mean of t is worth t²/2 nats.
+    units of the root of the information: a mean of t is worth t²/2 nats. leftover_each:
+    the same of each output alone, (n, K), in any unit. by_target, averaged_by_target: scores and
+    averaged ones of each of several targets, (n, K).
     """
 
     scores: FloatArray
@@ -28,6 +30,9 @@ class Tested:
     accuracy: Mapping[str, float] = field(default_factory=dict)
     within: float | None = None
     leftover: Mapping[str, FloatArray] = field(default_factory=dict)
+    leftover_each: Mapping[str, FloatArray] = field(default_factory=dict)
+    by_target: FloatArray | None = None
+    averaged_by_target: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def pooled(cls, folds: Sequence[Tested]) -> Tested:
@@ -39,9 +44,14 @@ class Tested:
             {m: float(np.mean([f.told[m] for f in folds])) for m in common},
             {m: float(np.mean([f.accuracy[m] for f in folds])) for m in common},
             max((f.within for f in folds if f.within is not None), default=None),
-            {
-                h: np.concatenate([f.leftover[h] for f in folds])
-                for h in folds[0].leftover
-                if all(h in f.leftover for f in folds)
-            },
+            _together([f.leftover for f in folds]),
+            _together([f.leftover_each for f in folds]),
+            _together([{"": f.by_target} for f in folds if f.by_target is not None]).get(""),
+            _together([f.averaged_by_target for f in folds]),
         )
+
+
+def _together(folds: Sequence[Mapping[str, FloatArray]]) -> dict[str, FloatArray]:
+    """Values that all folds have, one after the other."""
+    common = [n for n in (folds[0] if folds else ()) if all(n in f for f in folds)]
+    return {n: np.concatenate([f[n] for f in folds]) for n in common}

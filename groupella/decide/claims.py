@@ -51,7 +51,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from ._differences import Difference, told_apart
+from ._differences import Difference, largest_z, told_apart
 from ._differences import FloatArray as FloatArray
 from ._judgement import Consequence, Finding, Judgement, LayersFinding, Outcome
 from ._leftover import Leftover
@@ -161,8 +161,13 @@ class Comparison:
         """How many held-out data are independent, at least 2."""
         return max(len(self.classes if self.blocks is None else np.unique(self.blocks)), 2)
 
-    def _gap(self, one: FloatArray, other: FloatArray) -> Difference:
-        return Difference.of(one, other, self.classes, self.blocks)
+    def _gap(self, one: Tested, other: Tested, averaged: str | None = None) -> Difference:
+        """Of scores; with `averaged`, of `one` averaged over that candidate."""
+        scores, targets = one.scores, one.by_target
+        if averaged is not None:
+            scores, targets = one.averaged[averaged], one.averaged_by_target.get(averaged)
+        apart = None if targets is None or other.by_target is None else targets - other.by_target
+        return Difference.of(scores, other.scores, self.classes, self.blocks, apart)
 
     @cached_property
     def gained(self) -> dict[str, Difference]:
@@ -247,7 +252,7 @@ class Comparison:
     def on_layers(self, name: str, depth: int, tested: Tested, against: Tested) -> LayersFinding:
         """What a network whose first `depth` layers obey `name` says, against one whose do not."""
         rule = self.claims
-        imposing = self._gap(tested.scores, against.scores)
+        imposing = self._gap(tested, against)
         known = max(float((against.scores - self.chance).mean()), 0.0)
         margin = rule.tolerance * known
         z = float(stdtrit(self._independent - 1, 1 - rule.level / LAYER_TRIALS))
@@ -289,7 +294,7 @@ class Comparison:
     def _against(self, name: str, against: str) -> Finding | None:
         """Compare a candidate with a network that obeys less; None if it needs its own network."""
         rule, z, weaker = self.claims, self.z, self.tested[against]
-        averaging = self._gap(weaker.averaged[name], weaker.scores)
+        averaging = self._gap(weaker, weaker, averaged=name)
         known = max(self.gained[against].mean, 0.0)
         margin, slight = rule.tolerance * known, rule.slight * known
         familiar = weaker.told[name] <= rule.familiar
@@ -299,7 +304,7 @@ class Comparison:
         costs = averaging.surely_below(-margin, z) or ruined
         if against in self.learned and familiar and costs:
             everywhere = averaging.surely_below(-margin, z)
-            reason = "averaging predictions over it costs" + ("" if everywhere else " in one class")
+            reason = "averaging predictions over it costs" + ("" if everywhere else f" {self._one}")
             chance = 0.0 if ruined else averaging.probability_above(-margin)
             return Finding(name, against, "rejected", chance, averaging, imposing, margin, reason)
         if imposing is None:
@@ -338,7 +343,7 @@ class Comparison:
             )
         elif imposing.surely_below(-slight, z) or (imposed_harm and self._surely_harms(imposing)):
             outcome = "rejected"
-            reason = "imposing it costs predictions" + (" in one class" if imposed_harm else "")
+            reason = "imposing it costs predictions" + (f" {self._one}" if imposed_harm else "")
             probability = 0.0 if imposed_harm else imposing.probability_above(-slight)
         else:
             reason = "the held-out data cannot tell"
@@ -394,6 +399,9 @@ class Comparison:
             and not self._explains(name, rule.explained)
         ):
             reason = f"{_shown(against)} knows too little for a test of it"
+        elif against in left.by:
+            sure = left.probability_excluded(against)
+            return replace(found, probability=min(found.probability, sure))
         else:
             return found
         return replace(found, outcome="open", probability=0.5, reason=reason)
@@ -410,23 +418,36 @@ class Comparison:
     def _left(self, name: str) -> Leftover:
         """What is left over for each weaker network to which moved data look like the data."""
         rule, alike = self.claims, np.zeros_like(self.classes)
+        mine = self.tested[name]
+        sees = [n for n in mine.leftover if self.tested[n].told.get(name, 1.0) <= rule.familiar]
         by = {
-            n: Difference.of(scores, np.zeros_like(scores), alike, self.blocks)
-            for n, scores in self.tested[name].leftover.items()
-            if self.tested[n].told.get(name, 1.0) <= rule.familiar
+            n: Difference.of(mine.leftover[n], np.zeros_like(self.chance), alike, self.blocks)
+            for n in sees
         }
-        tests = sum(1 + len(self.candidates.inside[n]) for n in self.candidates.names)
-        sure, seems = (
-            float(stdtrit(self._independent - 1, 1 - level / max(tests, 1)))
-            for level in (rule.level / self.looks, rule.suspicion)
-        )
+        each = {n: mine.leftover_each[n] for n in sees if n in mine.leftover_each}
+        outputs = max((scores.shape[1] for scores in each.values()), default=1)
+        tests = max(sum(1 + len(self.candidates.inside[n]) for n in self.candidates.names), 1)
+        levels = (rule.level / self.looks / tests, rule.suspicion / tests)
+        sure, seems = (float(stdtrit(self._independent - 1, 1 - level)) for level in levels)
+        each_sure, each_seems = (math.sqrt(2 * math.log(outputs / level)) for level in levels)
         known = max(self.gained[name].mean, 0.0)
-        return Leftover(by, sure, seems, rule.slight * known, rule.tolerance * known)
+        return Leftover(
+            by,
+            sure,
+            seems,
+            rule.slight * known,
+            rule.tolerance * known,
+            {n: largest_z(scores, self.blocks) for n, scores in each.items()},
+            self._independent,
+            each_sure,
+            each_seems,
+            (rule.slight if self._has_targets else rule.class_loss) * known / outputs,
+        )
 
     def _imposing(self, name: str, weaker: Tested) -> Difference | None:
         if name not in self.tested:
             return None
-        return self._gap(self.tested[name].scores, weaker.scores)
+        return self._gap(self.tested[name], weaker)
 
     def _harms(self, difference: Difference, known: float) -> bool:
         """Whether some class seems to lose more than it may: nothing is asserted then."""
@@ -440,7 +461,18 @@ class Comparison:
 
     @cached_property
     def _labels(self) -> int:
-        return max(len(np.unique(self.classes)), 1)
+        targets = {t.by_target.shape[1] for t in self.tested.values() if t.by_target is not None}
+        return max(len(np.unique(self.classes)), 1, *targets)
+
+    @property
+    def _one(self) -> str:
+        """What the worst of a difference is."""
+        return "for one target" if self._has_targets else "in one class"
+
+    @property
+    def _has_targets(self) -> bool:
+        """Whether there are several targets, which may depend on different things."""
+        return any(t.by_target is not None for t in self.tested.values())
 
 
 def _shown(name: str) -> str:

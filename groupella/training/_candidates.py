@@ -275,14 +275,16 @@ class CandidateNetworks:
         scoring, network = self.scoring, _folded(trained)
         plain = outputs(network, x)
         calibration = scoring.calibrated(plain, y)
-        scores = self.weighed(scoring.scores(plain, y, calibration), held)
-        averaged, told, quality, sees = {}, {}, {}, {}
+        scores, targets = self._scored(plain, y, calibration, held)
+        averaged, apart, told, quality, sees = {}, {}, {}, {}, {}
         for symmetry in above:
             moved = self._moved(network, x, symmetry)
             # At one calibration, set before averaging: one set after it could undo the averaging.
             mean = scoring.averaged(moved, calibration)
-            together = scoring.scores(mean, y, scoring.neutral(calibration))
-            averaged[symmetry.name] = self.weighed(together, held)
+            together = self._scored(mean, y, scoring.neutral(calibration), held)
+            averaged[symmetry.name] = together[0]
+            if together[1] is not None:
+                apart[symmetry.name] = together[1]
             told[symmetry.name] = _told(plain, moved, scoring)
             quality[symmetry.name] = scoring.quality(mean, y)
             sees[symmetry.name] = plain - moved.mean(0)
@@ -294,13 +296,35 @@ class CandidateNetworks:
             weaker: self.weighed(scoring.leftover(plain, y, calibration, beyond), held)
             for weaker, beyond in (hidden or {}).items()
         }
-        return TestedNetwork(Tested(scores, averaged, told, quality, leftover=leftover), row, sees)
+        each = {
+            weaker: self.weighed(scoring.leftover_each(plain, y, calibration, beyond), held)
+            for weaker, beyond in (hidden or {}).items()
+        }
+        tested = Tested(
+            scores,
+            averaged,
+            told,
+            quality,
+            leftover=leftover,
+            leftover_each=each,
+            by_target=targets,
+            averaged_by_target=apart,
+        )
+        return TestedNetwork(tested, row, sees)
+
+    def _scored(
+        self, f: Tensor, y: Tensor, calibration: Tensor, held: Tensor
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """The score of each held-out datum, and of each target if there are several."""
+        parts = self.weighed(self.scoring.by_target(f, y, calibration), held)
+        return parts.sum(1), parts if parts.shape[1] > 1 else None
 
     def weighed(self, scores: Tensor, held: Tensor) -> FloatArray:
-        """Scores of held-out data times their weights, which have the mean 1."""
+        """Scores of held-out data, (n,) or (n, K), times their weights, which have the mean 1."""
         if self.weights is not None:
             weights = self.weights[held].double()
-            scores = scores * weights / weights.mean().clamp(min=1e-12)
+            weights = weights / weights.mean().clamp(min=1e-12)
+            scores = scores * (weights if scores.dim() == 1 else weights[:, None])
         found: FloatArray = scores.double().numpy()
         return found
 

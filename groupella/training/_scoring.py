@@ -49,8 +49,12 @@ class Scoring(ABC):
         """Return the calibration, a temperature or σ per output, that suits the targets best."""
 
     @abstractmethod
+    def by_target(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+        """Return the log-likelihood of each target, (n, K); of classes there is one, (n, 1)."""
+
     def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
         """Return the log-likelihood of each datum, (n,)."""
+        return self.by_target(f, y, calibration).sum(1)
 
     def guess(self, train: Tensor, held: Tensor) -> Tensor:
         """Return the scores (n,) of a guess that ignores the inputs, at its best calibration.
@@ -102,6 +106,12 @@ class Scoring(ABC):
         scale = information.sqrt() if information > 0 else torch.tensor(math.inf)
         return score.detach() / scale
 
+    def leftover_each(self, f: Tensor, y: Tensor, calibration: Tensor, beyond: Tensor) -> Tensor:
+        """Return the same for each output alone, (n, K), each in a unit of its own."""
+        f = f.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(self.scores(f, y, calibration).sum(), f)
+        return slope * beyond
+
     measure = "accuracy"  # the field of a `Consequence` that `quality` fills
 
     def quality(self, f: Tensor, y: Tensor) -> float:
@@ -139,8 +149,8 @@ class ClassScoring(Scoring):
     def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
         return self._temperature(f, y)
 
-    def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
-        return (f / calibration).log_softmax(1)[torch.arange(len(y)), y]
+    def by_target(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+        return (f / calibration).log_softmax(1).gather(1, y[:, None])
 
     def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
         return torch.logsumexp((moved / calibration).log_softmax(2), 0) - math.log(len(moved))
@@ -175,9 +185,9 @@ class LabelsScoring(Scoring):
     def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
         return self._temperature(f, y)
 
-    def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+    def by_target(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
         loss = F.binary_cross_entropy_with_logits(f / calibration, y.to(f), reduction="none")
-        return -loss.sum(1)
+        return -loss
 
     def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
         cooled = moved / calibration
@@ -220,10 +230,10 @@ class RealScoring(Scoring):
     def calibrated(self, f: Tensor, y: Tensor) -> Tensor:
         return (f - y).square().mean(0).sqrt().clamp(min=SMALLEST_NOISE * self.unit)
 
-    def scores(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
+    def by_target(self, f: Tensor, y: Tensor, calibration: Tensor) -> Tensor:
         z = (y - f) / calibration
         noise = (calibration / self.unit).log()
-        return -(0.5 * z.square() + noise + 0.5 * math.log(2 * math.pi)).sum(1)
+        return -(0.5 * z.square() + noise + 0.5 * math.log(2 * math.pi))
 
     def averaged(self, moved: Tensor, calibration: Tensor) -> Tensor:
         return moved.mean(0)

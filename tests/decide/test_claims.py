@@ -13,6 +13,7 @@ import pytest
 from scipy import stats
 
 from groupella.decide import Candidates
+from groupella.decide._differences import largest_z
 from groupella.decide.claims import FREE, Claims, Comparison, Difference, Judgement, told_apart
 from groupella.decide.claims import Tested as Scores
 
@@ -396,6 +397,45 @@ def test_what_is_left_over_speaks_against_a_symmetry(t: float, told: float, outc
         assert "network without symmetry" in judgement.reason
 
 
+@pytest.mark.parametrize(
+    ("z", "outcome"), [(0.0, "holds"), (-6.0, "holds"), (3.5, "open"), (7.0, "rejected")]
+)
+def test_what_is_left_over_of_one_class_of_many_is_not_lost_in_the_others(
+    z: float, outcome: str
+) -> None:
+    world = World()
+    free = CHANCE + KNOWN + world.jitter(0.1)
+    each = np.stack([world.jitter(1.0) for _ in range(10)], 1)
+    one = world.jitter(1.0)
+    each[:, 3] = one + (z / math.sqrt(world.n)) * one.std() / math.sqrt(1 - z * z / world.n)
+    tested = {
+        FREE: Scores(free, {"z2": free + world.jitter(0.05)}, {"z2": 0.5}),
+        "z2": Scores(
+            CHANCE + KNOWN + world.jitter(0.1),
+            leftover={FREE: left(world, 0.0)},
+            leftover_each={FREE: each},
+        ),
+    }
+    if z > 3:
+        assert largest_z(each) == pytest.approx(z)
+    assert world.judge(tested)[1]["z2"].outcome == outcome
+
+
+def test_classes_that_obey_a_symmetry_are_rarely_suspected() -> None:
+    """Twenty classes, most of them rare; what h sees says nothing, is skewed and has long tails."""
+    rng, suspected, trials = np.random.default_rng(0), 0, 400
+    for _ in range(trials):
+        p = rng.dirichlet(0.05 + 0.3 * rng.random(20), size=150) * 0.98 + 0.001
+        y = (rng.random(150)[:, None] > p.cumsum(1)).sum(1)
+        sees = rng.exponential(size=(8, 150, 20)) ** 2
+        beyond = sees[0] - sees.mean(0)
+        z = largest_z((np.eye(20)[y] - p) * beyond)
+        suspected += z > math.sqrt(2 * math.log(20 / Claims().suspicion))
+    assert (
+        stats.binomtest(suspected, trials, Claims().suspicion, alternative="greater").pvalue > 0.001
+    )
+
+
 def test_what_is_left_over_but_worth_little_does_not_count() -> None:
     """t = 8 on 40,000 data is worth 0.0008 nats a datum."""
     assert with_leftover(8.0, n=40_000)[0].verdict == "z2"
@@ -444,6 +484,34 @@ def test_a_class_that_imposing_harms_rejects_whatever_the_mean() -> None:
     assert found["z2"].imposing.mean > 0
     assert (found["z2"].outcome, judgement.verdict) == ("rejected", "none")
     assert "in one class" in found["z2"].reason
+
+
+@pytest.mark.parametrize(
+    ("loss", "outcome", "verdict"), [(0.4, "rejected", "none"), (0.01, "holds", "z2")]
+)
+def test_a_target_that_loses_speaks_against_a_symmetry_that_helps_the_others(
+    loss: float, outcome: str, verdict: str
+) -> None:
+    """Of ten real targets one depends on what averaging hides; the sum of all gains by it."""
+    world = World()
+    gaps = np.stack([world.gap(0.06, 0.1) for _ in range(9)] + [world.gap(-loss, 0.1)], 1)
+    each = np.full((world.n, 10), KNOWN / 10)
+    free = Scores(
+        world.free,
+        {"z2": world.free + gaps.sum(1)},
+        {"z2": 0.5},
+        {"z2": 0.9},
+        by_target=each,
+        averaged_by_target={"z2": each + gaps},
+    )
+    z2 = Scores(world.free + gaps.sum(1), {"z2": world.free}, {"z2": 0.5}, by_target=each)
+    judgement, found = world.judge({FREE: free, "z2": z2})
+    assert found["z2"].averaging.mean > 0
+    assert (found["z2"].outcome, judgement.verdict) == (outcome, verdict)
+    assert ("for one target" in found["z2"].reason) == (outcome == "rejected")
+    pooled = Scores.pooled([free, free])
+    assert pooled.by_target is not None
+    assert pooled.by_target.shape == pooled.averaged_by_target["z2"].shape == (2 * world.n, 10)
 
 
 def few(world: World, loss: float, count: int) -> Any:

@@ -45,6 +45,20 @@ def test_scores_are_log_likelihoods(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SCORINGS)
+def test_the_score_of_a_datum_is_the_sum_of_its_targets(kind: str) -> None:
+    scoring, y = SCORINGS[kind](3), TARGETS[kind]
+    calibration = scoring.calibrated(F, y)
+    found = scoring.by_target(F, y, calibration)
+    if kind == "classes":
+        wanted = Categorical(logits=F / calibration).log_prob(y)[:, None]
+    elif kind == "regression":
+        wanted = Normal(F, calibration).log_prob(y)
+    else:
+        wanted = Bernoulli(logits=F / calibration).log_prob(y.double())
+    assert torch.allclose(found, wanted)
+
+
+@pytest.mark.parametrize("kind", SCORINGS)
 def test_averages_are_of_probabilities_or_of_means(kind: str) -> None:
     scoring, y = SCORINGS[kind](3), TARGETS[kind]
     calibration = torch.tensor(1.5).double()
@@ -91,6 +105,12 @@ def test_what_is_left_over_is_worth_half_its_square(kind: str) -> None:
     assert torch.allclose(left / left.norm(), tiny / tiny.norm(), atol=1e-4)
     assert torch.allclose(scoring.leftover(F, y, calibration, 1e3 * beyond), left)
     assert not scoring.leftover(F, y, calibration, torch.zeros_like(F)).any()
+    each = scoring.leftover_each(F, y, calibration, beyond)
+    for k in range(3):
+        alone = torch.zeros_like(F)
+        alone[:, k] = 1e-6 * beyond[:, k]
+        tiny = density(kind, F + alone, calibration) - density(kind, F, calibration)
+        assert torch.allclose(1e6 * tiny, each[:, k], atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", SCORINGS)

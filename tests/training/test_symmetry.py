@@ -160,6 +160,23 @@ def test_sets(ordered: bool) -> None:
     assert np.isfinite(found.selection(data).log_evidence)
 
 
+def test_one_target_of_many_that_has_an_order_is_not_overlooked() -> None:
+    """Eight targets are symmetric, and explained nearly completely; one is half of an entry."""
+    x, _ = sets(600, ordered=False)
+    random = torch.Generator().manual_seed(1)
+    parts = torch.stack([x.mean((1, 2)), x.square().mean((1, 2)), x.amax((1, 2))], 1)
+    y = parts @ torch.randn(3, 8, generator=random)
+    y = (y - y.mean(0)) / y.std(0)
+    entry = x[:, 0, :1] + torch.randn(len(x), 1, generator=random)
+    data, group = (x, torch.cat([y, entry / 2**0.5], 1)), permutations(6)
+    settings = replace(QUICK, epochs=40, looks=1)
+    for targets, verdict in ((data[1], "none"), (y, group.name)):
+        found = find_symmetry(
+            (x, targets), GroupSet(group), settings=settings, task="regression", progress=False
+        )
+        assert found.verdict == verdict
+
+
 def nothing_to_learn(kind: str) -> Data:
     generator = torch.Generator().manual_seed(3)
     if kind == "random labels":
