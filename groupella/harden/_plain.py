@@ -266,7 +266,8 @@ class Standardised(nn.Module):
         self.register_buffer("like", torch.zeros((), dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        return ((x.double() - self.mean()) / self.std()).type_as(self.like)
+        scaled: Tensor = (x.double() - self.mean()) / self.std()
+        return scaled.type_as(self.like)
 
 
 class InUnits(nn.Module):
