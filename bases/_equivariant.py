@@ -143,7 +143,7 @@ def character_dimension(
     """The dimension of either basis from characters alone: ⟨χ_out, χ_in⟩ (× χ_window).
 
     The arguments are those of `kernel_basis`, or with `size=None` those of `equivariant_basis`.
-    Of continuous groups, those without discrete elements: Weyl's integration formula.
+    Of continuous groups, reductive ones without discrete elements: Weyl's integration formula.
     """
     _check_types(space_in, space_out, symmetry)
     if symmetry.is_continuous:

@@ -220,6 +220,11 @@ def lie_dimension(sums: Sequence[Sequence[Axes]], algebra: FloatArray) -> int:
     ValueError
         If the algebra is not reductive, or not by normal matrices.
     """
+    if not _is_reductive(algebra):
+        raise ValueError(
+            "characters count the invariants of reductive algebras, and this one leaves a subspace "
+            "alone that has no invariant complement; use len(equivariant_basis(...))"
+        )
     torus = _commuting([algebra])
     positive = _positive_roots(algebra, torus)
     zero: Weight = (0,) * (2 * len(torus))
@@ -235,6 +240,27 @@ def lie_dimension(sums: Sequence[Sequence[Axes]], algebra: FloatArray) -> int:
     for root in positive:
         total = _times(total, Counter({zero: 1, root: -1}))
     return sum(n for weight, n in total.items() if max(map(abs, weight), default=0) < _SAME)
+
+
+def _is_reductive(algebra: FloatArray) -> bool:
+    """Whether every invariant subspace has an invariant complement, in all tensors as well.
+
+    That is so if tr(ab) is not degenerate on the associative algebra that the matrices generate:
+    its radical, of which every product with any b is nilpotent, is then zero (Dickson 1923).
+    """
+    n = algebra.shape[1]
+    flat = np.concatenate([np.eye(n)[None], algebra]).reshape(-1, n * n)
+    rank = 0
+    while True:
+        values, rows = np.linalg.svd(flat, full_matrices=False)[1:]
+        span = rows[values > 1e-7 * values[0]].reshape(-1, n, n)
+        if len(span) == rank:
+            break
+        rank = len(span)
+        products = (span[:, None] @ algebra).reshape(-1, n * n)
+        flat = np.concatenate([span.reshape(-1, n * n), products])
+    form = np.einsum("aij,bji->ab", span, span)
+    return bool(np.linalg.svd(form, compute_uv=False)[-1] > 1e-7)
 
 
 def _positive_roots(algebra: FloatArray, torus: list[int]) -> list[Weight]:

@@ -238,7 +238,9 @@ def _written_out(module: nn.Module) -> nn.Module:
     """Stock modules as they are, ours as a graph of torch operations."""
     if type(module).__module__.partition(".")[0] != "groupella":
         return module
-    graph = fx.symbolic_trace(module)
+    tracer = fx.Tracer()
+    tracer.proxy_buffer_attributes = True  # what is computed from buffers is written out as well
+    graph = fx.GraphModule(module, tracer.trace(module), type(module).__name__)
     for node in graph.graph.nodes:
         node.type = None  # annotations are strings, which a saved graph cannot name again
     graph.recompile()

@@ -143,6 +143,22 @@ class Every(nn.Module):
         return x[self.where]
 
 
+class Exactly(nn.Module):
+    """A constant in float64, whatever the precision of the network: it is kept as whole numbers."""
+
+    digits: Tensor
+    exponent: Tensor
+
+    def __init__(self, value: Tensor) -> None:
+        super().__init__()
+        mantissa, exponent = torch.frexp(value.detach().double())
+        self.register_buffer("digits", torch.ldexp(mantissa, torch.tensor(53.0)).long())
+        self.register_buffer("exponent", exponent.long() - 53)
+
+    def forward(self) -> Tensor:
+        return self.digits.double() * 2.0 ** self.exponent.double()
+
+
 class Polyphase(nn.Module):
     """Of the s^d phases of each sample, the one of the largest norm; ties as in `choose_phase`."""
 
@@ -160,8 +176,7 @@ class Polyphase(nn.Module):
         self.channels, self.lattice, self.norm, self.fibre = channels, tuple(lattice), norm, fibre
         self.chain, self.stride = chain, stride
         self.smaller = [n // stride for n in lattice]
-        for number, factor in enumerate(pattern):
-            self.register_buffer(f"pattern{number}", factor, persistent=False)
+        self.pattern = nn.ModuleList(map(Exactly, pattern))
 
     def forward(self, x: Tensor) -> Tensor:
         chosen = self.choose(x.detach()).view(-1, 1, 1, 1)
@@ -180,7 +195,7 @@ class Polyphase(nn.Module):
         """(batch, channels, *lattice) to (batch,)."""
         scores = phase_scores(x, self.lattice, self.norm, self.fibre, self.stride)
         best = nearly_largest(scores, x)
-        factors = [getattr(self, f"pattern{n}").double() for n in range(1 + len(self.lattice))]
+        factors = [factor() for factor in self.pattern]
         best = break_ties(x, best, self.lattice, *factors, chain=self.chain, stride=self.stride)
         return best.to(torch.uint8).argmax(1)
 
@@ -197,12 +212,11 @@ class Centred(nn.Module):
     ) -> None:
         super().__init__()
         self.channels, self.lattice = channels, tuple(lattice)
-        for number, factor in enumerate((*waves, *pattern)):
-            self.register_buffer(f"factor{number}", factor, persistent=False)
+        self.factors = nn.ModuleList(map(Exactly, (*waves, *pattern)))
 
     def forward(self, x: Tensor) -> Tensor:
         d = len(self.lattice)
-        factors = [getattr(self, f"factor{n}").double() for n in range(2 * d + 1)]
+        factors = [factor() for factor in self.factors]
         still = x.detach().double()
         best = nearly_centred(still, self.lattice, *factors[:d])
         shift = best_match(still, best, *factors[d:]).to(torch.uint8).argmax(1)
@@ -242,19 +256,18 @@ def _sum(terms: Sequence[Tensor]) -> Tensor:
 
 
 class Standardised(nn.Module):
-    """(x − mean) / std per channel, rounded to `dtype` only then."""
+    """(x − mean) / std per channel, rounded to the precision of the network only then."""
 
-    mean: Tensor
-    std: Tensor
+    like: Tensor
 
     def __init__(self, mean: Tensor, std: Tensor, dim: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.dtype = dtype
-        self.register_buffer("mean", mean.clone().view(-1, *[1] * dim))
-        self.register_buffer("std", std.clone().view(-1, *[1] * dim))
+        self.mean, self.std = (Exactly(v.view(-1, *[1] * dim)) for v in (mean, std))
+        self.register_buffer("like", torch.zeros((), dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        return ((x.double() - self.mean) / self.std).to(self.dtype)
+        scaled: Tensor = (x.double() - self.mean()) / self.std()
+        return scaled.type_as(self.like)
 
 
 class InUnits(nn.Module):

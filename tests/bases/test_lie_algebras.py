@@ -179,3 +179,36 @@ def test_what_cannot_be_solved_is_refused():
         equivariant_basis(*spaces(so3, SCALAR, V**11), so3)
     with pytest.raises(ValueError, match="for connected groups"):
         character_dimension(*spaces(orthogonal(3), V, V), orthogonal(3))
+
+
+MOTIONS = [
+    [[0, -1, 0], [1, 0, 0], [0, 0, 0]],
+    [[0, 0, 1], [0, 0, 0], [0, 0, 0]],
+    [[0, 0, 0], [0, 0, 1], [0, 0, 0]],
+]
+STRETCHES = [[[1, 0], [0, 0]], [[0, 1], [0, 0]]]
+
+
+@pytest.mark.parametrize("generators", [MOTIONS, STRETCHES], ids=["se2", "ax+b"])
+def test_characters_do_not_count_for_algebras_that_are_not_reductive(generators: list) -> None:
+    """Motions of the plane and x → ax + b: a subspace without complement; bases are right."""
+    matrices = [np.asarray(x, dtype=float) for x in generators]
+    symmetry = Symmetry.from_lie_algebra("motions", matrices)
+    space_in, space_out = spaces(symmetry, V * V, V)
+    n, one = len(matrices[0]), np.eye(len(matrices[0]))
+    rows = [
+        np.kron(x, np.eye(n * n)) - np.kron(one, (np.kron(x, one) + np.kron(one, x)).T)
+        for x in matrices
+    ]
+    expected = n**3 - np.linalg.matrix_rank(np.concatenate(rows))
+    assert equivariant_basis(space_in, space_out, symmetry).dim == expected > 0
+    with pytest.raises(ValueError, match="reductive"):
+        character_dimension(space_in, space_out, symmetry)
+
+
+def test_characters_count_where_the_centre_is_not_compact() -> None:
+    """Spirals, exp(t (1 + J)): tr(X²) is zero, but planes are what they leave alone."""
+    spiral = Symmetry.from_lie_algebra("spiral", [[[1, -1], [1, 1]]])
+    for pair, count in (((V, V), 2), ((V, V.T), 0), ((V * V, V * V), 6)):
+        given = spaces(spiral, *pair)
+        assert character_dimension(*given, spiral) == equivariant_basis(*given, spiral).dim == count

@@ -29,7 +29,7 @@ from groupella.groups import (
 )
 from groupella.harden import harden
 from groupella.harden._filters import Filter, plain_weights
-from groupella.networks import Trunk, count_parameters, trunk
+from groupella.networks import Trunk, count_parameters, fold, invariant_net, trunk
 from groupella.nn.layer import ResidualPathway
 from groupella.nn.nonlinearity import nonlinearity
 from groupella.nn.paths import Conv, GroupConv, SeparableGroupConv, SparseConv
@@ -198,6 +198,25 @@ def test_ties_between_phases_are_broken_alike() -> None:
     pool = PolyphasePool(GroupSet(z2()).space((4, 4), 2))
     x = torch.randint(0, 2, (200, 2, 4, 4)).float()
     assert torch.equal(pool(x), harden(pool)(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+@pytest.mark.parametrize("kind", ["strided", "centred"])
+def test_a_plain_network_takes_another_precision(kind: str, dtype: torch.dtype) -> None:
+    """As the network does: mean, scale and what breaks ties stay in float64."""
+    if kind == "strided":
+        network: nn.Module = small(None)
+    else:
+        network = fold(invariant_net(p4(), (8, 8), 1, 3, width=8).eval())
+    x = 1.0 + 1e-6 * (torch.rand(30, 1, 8, 8, dtype=torch.float64) < 0.05)
+    for name in ("inputs", "outputs"):
+        network.get_submodule(name).calibrate([x if name == "inputs" else torch.randn(30, 3)])  # type: ignore[operator]
+    plain = harden(randomised(network)).to(dtype)
+    with torch.no_grad():
+        found, expected = plain(x), network.to(dtype)(x)
+    assert found.dtype == dtype
+    assert float(expected.std()) > 1e-7
+    assert close(found, expected, 20 * max(torch.finfo(dtype).eps, 1e-7))
 
 
 def space(groups: GroupSet, size: int, channels: int) -> FeatureSpace:
