@@ -379,7 +379,8 @@ def split(
         if not len(spare):
             raise ValueError(
                 f"{len(labels)} data of {len(torch.unique(labels))} classes: no class has two, of "
-                "which one can be held out. Give more data"
+                "which one can be held out. Give more data, or, if they are measurements, the task "
+                '"regression"'
             )
         start = fold * count % len(spare)
         held[spare[start : start + count]] = True

@@ -227,6 +227,11 @@ def test_points_take_their_number_from_the_data(caught: Any) -> None:
     [
         ((X, Y, "p5"), {}, "no group 'p5'; did you mean"),
         ((X, Y, 3), {}, "groups must be a GroupSet"),
+        ((X, Y, p4), {}, r"got function: call it, p4\(\)"),
+        ((X, Y, "C4"), {}, "did you mean 'c4'"),
+        ((X, "z2,p4"), {}, "y is str; expected an array"),
+        ((X, Y, "z2"), {"say": True}, "say must be a function"),
+        ((X, Y, "z2"), {"test": X}, "test must be a pair .* got a ndarray"),
         ((X, Y, ""), {}, "name at least one group"),
         ((X, Y, "z1,z2"), {}, "different numbers of axes|act on"),
         ((X[:, :, :6], Y, "p4"), {}, 'p4 exchanges axes of different length.*fit="crop"'),
@@ -272,7 +277,7 @@ def test_bad_input_is_refused_before_any_work(
 
 
 def test_other_inputs_than_those_of_training_are_refused(answer: Answer) -> None:
-    with pytest.raises(DataError, match="the groups act on 8, 8 points"):
+    with pytest.raises(DataError, match=r"samples with 8×8 sites: expected \(n, 8, 8\)"):
         answer.predict(np.zeros((3, 7, 8)))
     with pytest.raises(DataError, match="has 2 channels; expected 1"):
         answer.predict(np.zeros((3, 2, 8, 8)))
