@@ -254,7 +254,7 @@ class CandidateNetworks:
             prior=Prior.from_network(network, precisions=1e-6),
             validation=validation,
             directory=None if self.directory is None else self.directory / name,
-            progress=self.progress,
+            progress=self.progress and name,
             on_epoch=self.on_epoch,
         )
 
