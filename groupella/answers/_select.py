@@ -112,7 +112,8 @@ def select(
     directory
         Where trainings are saved; an interrupted search resumes there.
     progress, say
-        Whether to show progress bars; a function that is called with a line after each training.
+        Whether to show progress bars; a function such as `print`, which is called with a line about
+        the data and one after each training.
     **settings
         Fields of `groupella.training.FindSettings`: epochs, lr, width, held_out, seed, ….
 
@@ -143,8 +144,10 @@ def select(
     data = _problem(
         array, targets, axes, task, weights, class_weights, chosen.seed, size, fit, members or ()
     )
-    if data.size is not None and say is not None:
-        say(str(data.size))
+    if say is not None:
+        say(data.described)
+        if data.size is not None:
+            say(str(data.size))
     members = members or _group_set(_suggested(data.lattice), array)
     assert members is not None
     if test is not None:

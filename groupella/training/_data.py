@@ -160,7 +160,7 @@ def _as_tensor(values: Any, name: str, wide: bool = False) -> Tensor:
             f"({type(values).__name__})"
         )
     array = array.astype(np.float32) if array.dtype.kind == "f" and not wide else array
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # or a copy
 
 
 def standardiser(network: nn.Module) -> Standardise | None:

@@ -214,6 +214,13 @@ def test_groups_are_suggested_by_the_shape(caught: Any, shape: Any, names: list[
     assert [g.name for g in caught(np.random.default_rng(0).random(shape), Y).groups] == names
 
 
+def test_read_only_arrays_are_taken_in_silence(caught: Any) -> None:
+    x, y = np.random.default_rng(0).random((12, 8, 8), dtype=np.float32), Y.copy()
+    for array in (x, y):
+        array.setflags(write=False)  # as a memory map, or in a worker of scikit-learn
+    assert caught(x, y, "z2").data.train_x.shape == (12, 1, 8, 8)
+
+
 def test_points_take_their_number_from_the_data(caught: Any) -> None:
     x = np.random.default_rng(0).random((12, 5, 3))
     found = caught(x, Y, "permutations,cyclic")

@@ -23,6 +23,13 @@ def train(data: Any, **changes: Any) -> nn.Module:
     return fit(nn.Linear(3, 2), data, **options).network  # type: ignore[arg-type]
 
 
+def test_read_only_arrays_are_taken_in_silence() -> None:
+    x, y = X.astype(np.float32), Y.copy()
+    for array in (x, y):
+        array.setflags(write=False)
+    train((x, y))
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, np.int16, np.int64])
 def test_numpy_pairs_train_as_tensors_do(kind: type) -> None:
     wanted = train((torch.from_numpy(X).float(), torch.from_numpy(Y)))
