@@ -59,7 +59,8 @@ def test_the_first_lines_of_the_readme_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", (DOCS.parent / "README.md").read_text("utf-8"), re.S)
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})
     assert "The labels obey s4" in capsys.readouterr().out
     assert {path.name for path in tmp_path.iterdir()} == {"page.html", "network"}
