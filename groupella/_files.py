@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import os
@@ -37,6 +38,8 @@ def replacing(path: str | Path, *, durable: bool = False) -> Iterator[Path]:
         crash of the machine.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "Is a directory; expected a file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     # In a directory of its own, which is new and has an unpredictable name: nobody can put a link
     # in its place, and what other libraries leave beside the file goes with it.

@@ -119,10 +119,19 @@ def named_group(name: str, points: int | None = None) -> Symmetry:
         return (cyclic if sized["kind"] == "cyclic" else permutations)(int(count))
     found = CATALOGUE.get(plain)
     if found is None:
-        near = difflib.get_close_matches(plain, CATALOGUE, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? Known" if near else "known"
-        raise ValueError(f"no group {name.strip()!r}; {hint} are {', '.join(group_names())}")
+        raise ValueError(
+            f"no group {name.strip()!r}; {_meant(name)} are {', '.join(group_names())}"
+        )
     return found.make()
+
+
+def _meant(name: str) -> str:
+    """What a name that is not known may mean: one in another spelling, or several names."""
+    parts = re.split(r"[\s;+|]+", name.strip())
+    if len(parts) > 1 and all(part in CATALOGUE or needs_points(part) for part in parts):
+        return f"separate names by commas, {','.join(parts)!r}. Known"
+    near = difflib.get_close_matches("".join(name.split()).lower(), CATALOGUE, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}? Known" if near else "known"
 
 
 def split_names(text: str) -> list[str]:

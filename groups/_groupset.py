@@ -55,7 +55,8 @@ class GroupSet:
         for member in given:
             if not isinstance(member, Symmetry | str):
                 raise TypeError(
-                    f"a group set is made of symmetries, got {member!r}{_remedy(member)}"
+                    "a group set is made of symmetries or their names, "
+                    f"got {member!r}{_remedy(member)}"
                 )
         members = tuple(named_group(m) if isinstance(m, str) else m for m in given)
         for a, b in itertools.combinations(members, 2):

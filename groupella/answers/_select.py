@@ -112,7 +112,8 @@ def select(
     directory
         Where trainings are saved; an interrupted search resumes there.
     progress, say
-        Whether to show progress bars; a function that is called with a line after each training.
+        Whether to show progress bars; a function such as `print`, which is called with a line about
+        the data and one after each training.
     **settings
         Fields of `groupella.training.FindSettings`: epochs, lr, width, held_out, seed, ….
 
@@ -133,6 +134,8 @@ def select(
     >>> answer.verdict, answer.confidence
     """
     check_names(settings, FindSettings, "select", ["groups", *(select.__kwdefaults__ or ())])
+    if say is not None and not callable(say):
+        raise TypeError(f"say must be a function that takes a line, such as print, got {say!r}")
     chosen = FindSettings(**settings)
     array, targets = _arrays(x, y)
     together = None if blocks is None else _blocks(blocks, len(targets))
@@ -141,14 +144,16 @@ def select(
     data = _problem(
         array, targets, axes, task, weights, class_weights, chosen.seed, size, fit, members or ()
     )
-    if data.size is not None and say is not None:
-        say(str(data.size))
+    if say is not None:
+        say(data.described)
+        if data.size is not None:
+            say(str(data.size))
     members = members or _group_set(_suggested(data.lattice), array)
     assert members is not None
     if test is not None:
-        pair = test if isinstance(test, tuple) else (test, None)
-        if len(pair) != 2:
-            raise TypeError(f"test must be a pair (x, y) or a Dataset, got a tuple of {len(pair)}")
+        pair = test if isinstance(test, tuple | list) else (test, None)
+        if len(pair) != 2 or not (pair is test or isinstance(test, DataLoader | Dataset)):
+            raise TypeError(f"test must be a pair (x, y) or a Dataset, got {_named(test)}")
         test_x, test_y = _arrays(*pair)
         data = replace(data, test_x=data.inputs(test_x), test_y=data.targets.encode(test_y))
     heading = title or f"Which of {', '.join(members.names)} do the targets obey?"
@@ -240,12 +245,18 @@ def check_groups(groups: Iterable[Symmetry], lattice: tuple[int, ...]) -> None:
         try:
             group.check_lattice(lattice)
         except ValueError as error:
+            if group.dim not in (None, len(lattice)) and len(lattice) in SUGGESTED:
+                raise ValueError(f"{error}; {' and '.join(_suggested(lattice))} do") from error
             if len(set(lattice)) == 1 or not needs_square([group]):
                 raise
             raise ValueError(
                 f'{error}. fit="crop" (--fit crop) cuts images to their central square; "pad" and '
                 '"stretch" are other ways'
             ) from error
+
+
+def _named(given: Any) -> str:
+    return f"a {type(given).__name__}" + (f" of {len(given)}" if isinstance(given, tuple) else "")
 
 
 def _blocks(values: Any, n: int) -> Tensor:
@@ -273,6 +284,8 @@ def _arrays(x: Any, y: Any) -> tuple[Array, Array]:
             "Dataset nor a DataLoader"
         )
     samples, targets = numbers(x), array_of(y, "y")
+    if targets.ndim == 0:
+        raise DataError(f"y is {type(y).__name__}; expected an array with a target for each sample")
     if samples.ndim == 0 or targets.ndim == 0 or len(samples) != len(targets):
         raise DataError(f"x has shape {samples.shape}, y {targets.shape}: first axes must agree")
     return samples, targets
@@ -386,8 +399,9 @@ def _listed(groups: Groups) -> list[Any]:
     if isinstance(groups, Symmetry):
         return [groups]
     if not isinstance(groups, Iterable):
+        call = f": call it, {getattr(groups, '__name__', 'symmetry')}()" if callable(groups) else ""
         raise TypeError(
-            f"groups must be a GroupSet, symmetries or names, got {type(groups).__name__}"
+            f"groups must be a GroupSet, symmetries or names, got {type(groups).__name__}{call}"
         )
     return list(groups)
 

@@ -30,7 +30,10 @@ def check(
     size: Annotated[
         str, typer.Option(help="Side length of the images, or sides such as 32x48.")
     ] = "32",
-    channels: Annotated[int, typer.Option(min=1, help="Input channels.")] = 3,
+    channels: Annotated[
+        int | None,
+        typer.Option(min=1, help="Input channels (default: those of the first layer, or 3)."),
+    ] = None,
     out: Annotated[
         int | None, typer.Option(min=1, help="Output channels, if the output is an image.")
     ] = None,
@@ -51,7 +54,7 @@ def check(
 
       groupella check my_model.py:make --groups p4
 
-      groupella check my_model.py:net --groups z2,p4m --channels 3 --size 32 --tolerance 1e-4
+      groupella check my_model.py:net --groups z2,p4m --size 64 --tolerance 1e-4
 
     The exit code is 1 if an error is above the tolerance, and 2 if the arguments are wrong or the
     error cannot be measured because the model fails or its output is not finite.
@@ -67,6 +70,8 @@ def check(
             raise ArgumentError(f"--tolerance must be at least 0, got {tolerance}")
         sides = _sides(size)
         module: Any = _module(from_file(model), model)
+        takes = _channels_of(module)
+        channels = channels or takes or 3
         lattice = sides if len(sides) > 1 else sides * (chosen.ambient.dim or 2)
         space_in, space_out = _spaces(
             module, chosen.space(lattice, channels, "trivial"), out, model
@@ -82,7 +87,6 @@ def check(
             )
         except (Exception, SystemExit) as problem:  # whatever the user's code raises
             reason = _in_a_line(problem).replace("pass up_to_translation=True", "give --pools")
-            takes = _channels_of(module)
             if takes not in (None, channels):
                 reason += f". Its first layer takes {takes} channels: give --channels {takes}"
             typer.echo(f"{model} cannot be checked under {member.name}: {reason}", err=True)
@@ -124,9 +128,13 @@ def _as_dict(error: EquivarianceError, hints: Sequence[str]) -> dict[str, Any]:
 
 
 def _channels_of(module: object) -> int | None:
-    """The number of channels that the first convolution of a module takes, if it has one."""
+    """The number of channels that a module of escnn, or its first convolution, takes."""
     from torch import nn
 
+    from groupella.testing import library_of
+
+    if library_of(module) is not None:
+        return int(module.in_type.size)  # type: ignore[attr-defined]
     layers = module.modules() if isinstance(module, nn.Module) else ()
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
     return next((m.in_channels for m in layers if isinstance(m, kinds)), None)

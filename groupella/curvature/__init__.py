@@ -8,6 +8,7 @@ from ._batches import batches as batches
 from ._collect import check_coverage as check_coverage
 from ._collect import evaluation as evaluation
 from ._collect import listening as listening
+from ._collect import one_tensor as one_tensor
 from ._curvature import Curvature as Curvature
 from ._curvature import curvature as curvature
 from ._hypergradient import hypergradient as hypergradient

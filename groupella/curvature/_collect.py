@@ -75,7 +75,7 @@ class Collector:
         )
         masks = PiecewiseLinear() if differentiable else nullcontext()
         with torch.enable_grad(), listening(self.network, tape, self.relayout), masks:
-            f = self.network(x.detach())
+            f = one_tensor(self.network(x.detach()))
         if f.shape[0] != x.shape[0]:
             raise ValueError(
                 f"The network gives {f.shape[0]} outputs for {x.shape[0]} inputs; curvature needs "
@@ -140,7 +140,7 @@ def check_coverage(network: nn.Module, x: Tensor, ignore: Sequence[str] = ()) ->
     tape = _Coverage(plan.names, len(x))
     with undisturbed(network, frozenset()):
         with torch.no_grad(), listening(network, tape, relayout=False):
-            f = network(x)
+            f = one_tensor(network(x))
         loose = plan.missing(tape.covered)
         if loose:
             check_used(network, loose, x)
@@ -162,6 +162,16 @@ class _Coverage(BatchTape):
         name = self.name_of(module, shared_map, y)
         if name is not None:
             self.covered.add(name)
+
+
+def one_tensor(outputs: Any) -> Tensor:
+    """The outputs of a network, or a `TypeError` that says what to do if they are no tensor."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    raise TypeError(
+        f"the network returns {type(outputs).__name__}; expected a tensor (n, outputs). Wrap it in "
+        "a module that picks one"
+    )
 
 
 @contextmanager

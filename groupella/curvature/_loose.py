@@ -7,6 +7,7 @@ the blocks of their rows, or the diagonal (`exact_blocks`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
@@ -75,7 +76,8 @@ def sample_gradients(
     ):
         try:
             # Fused attention has no rule for batches.
-            with sdpa_kernel(SDPBackend.MATH), without_fast_path():
+            with sdpa_kernel(SDPBackend.MATH), without_fast_path(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop")
                 found = vmap(pull, randomness="different")(part, columns)
         except (RuntimeError, NotImplementedError, TypeError) as error:
             reason = str(error).strip().splitlines()[0]

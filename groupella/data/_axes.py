@@ -73,9 +73,10 @@ def channels_first(x: Array, axes: Axes = None, what: str = "x") -> Array:
     if x.ndim == dim + 2 and x.shape[1] < min(x.shape[2:]):
         return x
     sites = _WORDS[dim]
+    other = " (groups of vectors are permutations and cyclic, of sequences z1)" * (x.ndim == 2)
     raise DataError(
         f"{what} of shape {x.shape}; expected (n, {sites}), (n, {sites}, channels) or "
-        f"(n, channels, {sites}) with fewer channels than sites along a side"
+        f"(n, channels, {sites}) with fewer channels than sites along a side{other}"
     )
 
 
@@ -92,8 +93,8 @@ def _on_lattice(x: Array, lattice: tuple[int, ...], what: str) -> Array:
         return np.moveaxis(x, -1, 1)
     if x.shape[2:] == lattice:
         return x
-    sites = ", ".join(map(str, lattice))
+    sites, more = ", ".join(map(str, lattice)), "features" if len(lattice) == 1 else "channels"
     raise DataError(
-        f"{what} of shape {x.shape}, but the groups act on {sites} points: expected (n, {sites}), "
-        f"(n, {sites}, features) or (n, features, {sites})"
+        f"{what} of shape {x.shape} is not made of samples with {'×'.join(map(str, lattice))} "
+        f"sites: expected (n, {sites}), (n, {sites}, {more}) or (n, {more}, {sites})"
     )

@@ -41,7 +41,7 @@ def check_archive(file: IO[bytes]) -> None:
     """Raise `DataError` for an .npz file that declares too much; leave `file` at its start.
 
     A bare array is refused, also with a zip behind it: numpy would ask for as much memory as its
-    header declares. Any other file that is not a zip is left to numpy, which refuses it.
+    header declares.
     """
     magic = np.lib.format.MAGIC_PREFIX
     if file.read(len(magic)) == magic:
@@ -60,8 +60,8 @@ def check_archive(file: IO[bytes]) -> None:
                 if member.filename.endswith(".npy"):
                     with archive.open(member) as stream:
                         _check_header(stream, member)
-    except zipfile.BadZipFile:
-        pass
+    except zipfile.BadZipFile as error:
+        raise DataError(f"{error}; expected what numpy.savez writes") from error
     finally:
         file.seek(0)
 

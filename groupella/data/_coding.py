@@ -219,7 +219,9 @@ def checked(targets: Any) -> Array:
     y: Array = _of_one_type(array_of(targets, "y"))
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.ndim not in (1, 2) or not y.size:
+    if not y.size:
+        raise DataError(f"there are no targets: they are of shape {y.shape}")
+    if y.ndim not in (1, 2):
         raise DataError(f"targets of shape {y.shape}; expected (n,) or (n, outputs)")
     if y.dtype.kind not in "biufU":
         raise DataError(f"targets of type {y.dtype}; expected numbers or strings")

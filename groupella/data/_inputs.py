@@ -137,4 +137,5 @@ def floats(x: np.typing.NDArray[Any]) -> Tensor:
     exact = np.result_type(x.dtype, np.float32)
     dtype = np.float32 if exact == np.float32 else np.float64
     check_memory(x.shape, np.dtype(dtype).itemsize, "x")
-    return torch.from_numpy(np.ascontiguousarray(x, dtype=dtype))
+    # Of a read-only array (a memory map, a worker of scikit-learn) it is a copy.
+    return torch.from_numpy(np.require(x, dtype, ["C", "W"]))

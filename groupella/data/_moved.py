@@ -20,7 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from groupella.groups import Element, FeatureSpace, GroupSet, LatticeElement, Symmetry
+from groupella.groups import (
+    Element,
+    FeatureSpace,
+    GroupSet,
+    LatticeElement,
+    Symmetry,
+    is_inside,
+)
 
 from ._pixels import chunks
 from ._transforms import Task, Transform, on_canvas, resize
@@ -51,6 +58,11 @@ class Moved(Transform):
     everywhere: bool = False
 
     def __post_init__(self) -> None:
+        if self.obeys is not None and not is_inside(self.obeys, self.group):
+            raise ValueError(
+                f"labels cannot obey {self.obeys}: it is no subgroup of {self.group}, which moves "
+                "the images"
+            )
         if self.place == "quadrant" and not self.group.is_catalogue:
             raise ValueError(
                 f"place='quadrant' needs a catalogue group, but {self.group} has generators"

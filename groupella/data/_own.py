@@ -86,12 +86,17 @@ def from_npz(path: Path, seed: int = 0, axes: Axes = None, task: str | None = No
         train, test = _as_images(train_x, test_x, axes)
         if train.shape[1:] != test.shape[1:]:
             raise DataError(
-                f"training images are {tuple(train.shape[1:])}, test images {tuple(test.shape[1:])}"
+                f"training samples are {tuple(train.shape[1:])}, test samples "
+                f"{tuple(test.shape[1:])}"
             )
         for images, targets in ((train, labels), (test, test_labels)):
             if len(images) != len(targets) or not len(targets):
-                raise DataError(f"{len(images)} images for {len(targets)} labels")
+                raise DataError(f"{len(images)} samples for {len(targets)} targets")
         if of_samples is not None and chosen is not None:
+            if of_samples.shape != (len(train_y) + len(test_y),):
+                raise DataError(
+                    f"weights of shape {of_samples.shape} for {len(train_y) + len(test_y)} samples"
+                )
             of_samples = of_samples[chosen]
         known = coding or Coding("classes", tuple(range(len(classes))))
         plain = labels.numpy() if coding is None else train_y
@@ -238,10 +243,10 @@ def _as_images(train: Array, test: Array, axes: Axes) -> tuple[Tensor, Tensor]:
     """
     for x in (train, test):
         if x.dtype.kind not in "buif":
-            raise DataError(f"images of type {x.dtype}; expected real numbers")
+            raise DataError(f"samples of type {x.dtype}; expected real numbers")
     if (train.dtype.kind == "f") != (test.dtype.kind == "f"):
         raise DataError(
-            f"training images are {train.dtype}, test images {test.dtype}; expected integers in "
+            f"training samples are {train.dtype}, test samples {test.dtype}; expected integers in "
             f"both or floats in both, since 8-bit integers are divided by 255"
         )
     eight_bit = train.dtype.kind != "f" and all(
@@ -254,10 +259,10 @@ def _as_images(train: Array, test: Array, axes: Axes) -> tuple[Tensor, Tensor]:
         for x in (train, test)
     )
     if any(not bool((x.abs() < LARGEST_NUMBER).all()) for x in (first, second)):
-        raise DataError(f"some pixels are not finite numbers below {LARGEST_NUMBER:.0e}")
+        raise DataError(f"some values are not finite numbers below {LARGEST_NUMBER:.0e}")
     largest = max(float(x.abs().max()) for x in (first, second) if x.numel())
     if 0 < largest <= 1 / LARGEST_NUMBER:
-        raise DataError(f"the largest pixel is {largest:.0e}: choose other units")
+        raise DataError(f"the largest value is {largest:.0e}: choose other units")
     return first, second
 
 

@@ -19,9 +19,9 @@ _TARGETS = ("y", "target", "targets", "label", "labels", "class")
 def from_csv(path: Path, seed: int = 0, task: str | None = None) -> Images:
     """Vectors (n, 1, features) and their targets from a ``.csv`` file.
 
-    The first row may name the columns. The target is the column ``y``, ``target``, ``label`` or
-    ``class``, else the last one; columns ``y1, y2, …`` are several targets. All other columns are
-    numbers. A random fifth of the rows is tested on.
+    Commas, semicolons or tabs separate the columns. The first row may name them. The target is the
+    column ``y``, ``target``, ``label`` or ``class``, else the last one; columns ``y1, y2, …`` are
+    several targets. All other columns are numbers. A random fifth of the rows is tested on.
 
     Raises
     ------
@@ -30,16 +30,21 @@ def from_csv(path: Path, seed: int = 0, task: str | None = None) -> Images:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+            line = file.readline()
+            file.seek(0)
+            rows = [row for row in csv.reader(file, delimiter=_separator(line)) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{str(path)!r} cannot be read as a .csv: {error}") from error
     named = bool(rows) and not any(_is_number(cell) for cell in rows[0])
     heads = [c.strip().lower() for c in rows.pop(0)] if named else []
     if len(rows) < 2 or len(rows[0]) < 2:
-        raise DataError(f"{str(path)!r}: expected two rows and two columns or more")
+        raise DataError(f"{str(path)!r}: expected two samples and two columns or more")
     for number, row in enumerate(rows, 1 + named):
         if len(row) != len(rows[0]) or (heads and len(row) != len(heads)):
-            raise DataError(f"{str(path)!r}: row {number} has {len(row)} cells, others differ")
+            expected = len(heads) or len(rows[0])
+            raise DataError(
+                f"{str(path)!r}: row {number} has {len(row)} cells, the first has {expected}"
+            )
     targets = _target_columns(heads, len(rows[0]))
     features = [i for i in range(len(rows[0])) if i not in targets]
     if not features:
@@ -72,6 +77,11 @@ def from_csv(path: Path, seed: int = 0, task: str | None = None) -> Images:
         tuple(map(str, coding.names)),
         coding=None if coding.kind == "classes" else coding,
     )
+
+
+def _separator(line: str) -> str:
+    """What stands between the cells of this line: commas, or semicolons or tabs if more do."""
+    return max(",;\t", key=line.count)
 
 
 def _target_columns(heads: list[str], count: int) -> list[int]:

@@ -83,6 +83,8 @@ def named_group(name: str, points: int | None = None) -> Symmetry:
     try:
         return groups.named_group(name, points)
     except ValueError as error:
+        if name.endswith(".py"):
+            raise ArgumentError(f"{name!r} names no object in it; write {name}:NAME") from None
         raise ArgumentError(f"{error}, or your own: my_groups.py:GROUPS") from error
 
 

@@ -254,7 +254,7 @@ class CandidateNetworks:
             prior=Prior.from_network(network, precisions=1e-6),
             validation=validation,
             directory=None if self.directory is None else self.directory / name,
-            progress=self.progress,
+            progress=self.progress and name,
             on_epoch=self.on_epoch,
         )
 
@@ -403,7 +403,8 @@ def split(
         if not len(spare):
             raise ValueError(
                 f"{len(labels)} data of {len(torch.unique(labels))} classes: no class has two, of "
-                "which one can be held out. Give more data"
+                "which one can be held out. Give more data, or, if they are measurements, the task "
+                '"regression"'
             )
         start = fold * count % len(spare)
         held[spare[start : start + count]] = True

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from groupella._masked import check_unmasked
-from groupella.curvature import evaluation
+from groupella.curvature import evaluation, one_tensor
 from groupella.evidence import pathway_layers
 from groupella.evidence.likelihoods import Gaussian, Likelihood, check_finite
 from groupella.nn.standardise import InUnits, Standardise
@@ -160,7 +160,7 @@ def _as_tensor(values: Any, name: str, wide: bool = False) -> Tensor:
             f"({type(values).__name__})"
         )
     array = array.astype(np.float32) if array.dtype.kind == "f" and not wide else array
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))  # or a copy
 
 
 def standardiser(network: nn.Module) -> Standardise | None:
@@ -247,7 +247,7 @@ def check_examples(
         )
     try:
         with torch.no_grad(), evaluation(network):
-            f = network(x)
+            f = one_tensor(network(x))
     except RuntimeError as error:  # from torch, which does not say whose shapes or types differ
         raise ValueError(
             f"{name}: the network fails on x of shape {tuple(x.shape)} and type {x.dtype}: {error}"

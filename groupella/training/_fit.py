@@ -131,7 +131,7 @@ def fit(
     augment: Augment | None = None,
     directory: str | Path | None = None,
     resume: bool = True,
-    progress: bool = True,
+    progress: bool | str = True,
     tensorboard: str | Path | None = None,
     on_epoch: OnEpoch | None = None,
     time_limit: float | None = None,
@@ -167,7 +167,7 @@ def fit(
     resume
         Whether to resume a run found in `directory`, or to refuse it.
     progress, tensorboard
-        Whether to show a progress bar; a directory for TensorBoard scalars.
+        Whether to show a progress bar, or its label; a directory for TensorBoard scalars.
     on_epoch
         Called with each epoch's record and the evidence; return True to stop training.
     time_limit
@@ -224,7 +224,8 @@ def fit(
         if tensorboard is not None and processes.is_main:
             displays.append(TensorBoard(tensorboard, run.counters.epoch))
         if progress and processes.is_main:
-            displays.append(Bar(run.total_steps, run.step_number, chosen.epochs))
+            label = progress if isinstance(progress, str) else ""
+            displays.append(Bar(run.total_steps, run.step_number, chosen.epochs, label))
         for display in displays:
             stack.callback(display.close)
         network.train()

@@ -11,7 +11,7 @@ from ._history import EpochRecord
 class Bar:
     """A rich progress bar: epoch, loss, accuracy, evidence per example, time passed and left."""
 
-    def __init__(self, steps: int, done: int, epochs: int) -> None:
+    def __init__(self, steps: int, done: int, epochs: int, label: str = "") -> None:
         from rich.progress import (
             BarColumn,
             Progress,
@@ -21,7 +21,7 @@ class Bar:
         )
 
         self._progress = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
+            TextColumn("{task.description}epoch {task.fields[epoch]}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[numbers]}"),
             TimeElapsedColumn(),
@@ -31,7 +31,7 @@ class Bar:
         )
         self._epochs = epochs
         self._task = self._progress.add_task(
-            "fit", total=steps, completed=done, epoch=f"0/{epochs}", numbers=""
+            label and f"{label}: ", total=steps, completed=done, epoch=f"0/{epochs}", numbers=""
         )
         self._evidence: str = ""
         self._progress.start()

@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     # groups and settings
     "unknown group": ({"groups": "zz"}, "no group 'zz'"),
     "groups of sequences": ({"groups": "z1"}, "x of shape"),
-    "groups of other sizes": ({"groups": "s9"}, "act on 9 points"),
+    "groups of other sizes": ({"groups": "s9"}, "samples with 9 sites"),
     "sets of one point": ({"x": NOISE[:, :1, :], "groups": "permutations"}, "has one point per"),
     "no epochs": ({"epochs": 0}, "epochs must be"),
     "epochs for ever": ({"epochs": 10**9}, "takes at least [0-9]+ days"),

@@ -214,6 +214,13 @@ def test_groups_are_suggested_by_the_shape(caught: Any, shape: Any, names: list[
     assert [g.name for g in caught(np.random.default_rng(0).random(shape), Y).groups] == names
 
 
+def test_read_only_arrays_are_taken_in_silence(caught: Any) -> None:
+    x, y = np.random.default_rng(0).random((12, 8, 8), dtype=np.float32), Y.copy()
+    for array in (x, y):
+        array.setflags(write=False)  # as a memory map, or in a worker of scikit-learn
+    assert caught(x, y, "z2").data.train_x.shape == (12, 1, 8, 8)
+
+
 def test_points_take_their_number_from_the_data(caught: Any) -> None:
     x = np.random.default_rng(0).random((12, 5, 3))
     found = caught(x, Y, "permutations,cyclic")
@@ -227,6 +234,11 @@ def test_points_take_their_number_from_the_data(caught: Any) -> None:
     [
         ((X, Y, "p5"), {}, "no group 'p5'; did you mean"),
         ((X, Y, 3), {}, "groups must be a GroupSet"),
+        ((X, Y, p4), {}, r"got function: call it, p4\(\)"),
+        ((X, Y, "C4"), {}, "did you mean 'c4'"),
+        ((X, "z2,p4"), {}, "y is str; expected an array"),
+        ((X, Y, "z2"), {"say": True}, "say must be a function"),
+        ((X, Y, "z2"), {"test": X}, "test must be a pair .* got a ndarray"),
         ((X, Y, ""), {}, "name at least one group"),
         ((X, Y, "z1,z2"), {}, "different numbers of axes|act on"),
         ((X[:, :, :6], Y, "p4"), {}, 'p4 exchanges axes of different length.*fit="crop"'),
@@ -272,7 +284,7 @@ def test_bad_input_is_refused_before_any_work(
 
 
 def test_other_inputs_than_those_of_training_are_refused(answer: Answer) -> None:
-    with pytest.raises(DataError, match="the groups act on 8, 8 points"):
+    with pytest.raises(DataError, match=r"samples with 8×8 sites: expected \(n, 8, 8\)"):
         answer.predict(np.zeros((3, 7, 8)))
     with pytest.raises(DataError, match="has 2 channels; expected 1"):
         answer.predict(np.zeros((3, 2, 8, 8)))

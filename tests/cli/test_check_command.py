@@ -223,6 +223,9 @@ def test_a_tolerance_is_a_number(models: Path, tolerance: str) -> None:
 
 
 def test_other_channels_than_those_of_the_model_are_named(models: Path) -> None:
-    result = CliRunner().invoke(app, ["check", f"{models}:same", "--groups", "z2"])
+    arguments = ["check", f"{models}:same", "--groups", "z2"]
+    told = CliRunner().invoke(app, [*arguments, "--out", "2"])
+    assert told.exit_code == 0  # the first layer says how many
+    result = CliRunner().invoke(app, [*arguments, "--channels", "3"])
     assert result.exit_code == 2
     assert "Its first layer takes 1 channels: give --channels 1" in result.output

@@ -158,7 +158,7 @@ def test_data_that_a_budget_has_no_time_for_are_left_out(
     ("groups", "message"),
     [
         ("s4", "s4 is defined on 4 sites, not on 5"),
-        ("z2", "z2 acts on 2-dimensional lattices, not on 5 sites"),
+        ("z2", "z2 acts on 2-dimensional lattices, not on 5 sites; permutations do"),
     ],
 )
 def test_groups_that_do_not_fit_the_data_are_refused_before_time_is_measured(

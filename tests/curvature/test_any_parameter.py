@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -484,3 +485,16 @@ def test_ignored_parameters_have_neither_prior_nor_curvature(likelihood: Categor
     with pytest.raises(ValueError, match=r"Prior.from_network\(network, ignore="):
         Evidence(network, likelihood, Prior.from_network(network), ignore=["1.*"])
     Evidence(network, likelihood, Prior.from_network(network, ignore=["1.*"]))
+
+
+def test_reparametrised_weights_have_exact_blocks_in_silence() -> None:
+    torch.manual_seed(0)
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 5))
+    network = nn.Sequential(layer, nn.Tanh(), nn.Linear(5, 3)).double()
+    x = torch.randn(3, 4).double()
+    name = "0.parametrizations.weight.original0"
+    block = curvature(network, Categorical(), (x, None))[name]  # no warning of torch's
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = ggn_blocks(network, Categorical(), x)[name]
+    torch.testing.assert_close(block.to_dense(), expected)

@@ -53,7 +53,7 @@ def test_the_channels_of_points_come_last() -> None:
     [
         ((4, 5, 5), 1, "expected .n, length."),
         ((4, 5), 3, "expected .n, d, h, w."),
-        ((4, 5), (7,), "the groups act on 7 points"),
+        ((4, 5), (7,), "samples with 7 sites"),
         ((4,), None, "first of its axes"),
     ],
 )
@@ -176,6 +176,12 @@ def test_an_npz_of_voxels_with_real_targets_and_weights(tmp_path: Path) -> None:
     assert torch.allclose(data.inputs(x[found]), data.train_x, atol=1e-5)
 
 
+def test_weights_that_are_not_one_for_each_sample_are_refused(tmp_path: Path) -> None:
+    x, y = RNG.random((50, 6)), np.arange(50) % 2
+    with pytest.raises(DataError, match=r"weights of shape \(3,\) for 50 samples"):
+        load(write(tmp_path / "w.npz", x=x, y=y, weights=np.ones(3)))
+
+
 def test_an_npz_of_sequences_with_several_labels(tmp_path: Path) -> None:
     x, y = RNG.random((50, 2, 12)), RNG.integers(0, 2, (50, 3))
     data = load(write(tmp_path / "s.npz", x=x, y=y), axes=1)
@@ -197,6 +203,16 @@ def test_a_csv_of_vectors(tmp_path: Path, head: str) -> None:
     assert (first.round().long() % 2).tolist() == data.train_y.tolist()
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_csv_with_semicolons_or_tabs(tmp_path: Path, separator: str) -> None:
+    rows = [["a", "b", "label"], *([f"{i}", f"{-i}.5", "ab"[i % 2]] for i in range(20))]
+    for name, mark in (("one", ","), ("other", separator)):
+        (tmp_path / f"{name}.csv").write_text("\n".join(map(mark.join, rows)))
+    one, other = (load(tmp_path / f"{name}.csv") for name in ("one", "other"))
+    assert torch.equal(one.train_x, other.train_x)
+    assert other.classes == ("a", "b")
+
+
 def test_a_csv_with_real_targets(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(f"{i},{i * i},{i / 7}" for i in range(20)))
     assert load(tmp_path / "t.csv").targets.kind == "regression"
@@ -205,9 +221,9 @@ def test_a_csv_with_real_targets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "two rows"),
+        ("", "two samples"),
         ("1,2,0\n3,x,1\n", "row 2, column 2 holds 'x'"),
-        ("1,2,0\n3,1\n", "row 2 has 2 cells"),
+        ("1,2,0\n3,1\n", "row 2 has 2 cells, the first has 3"),
         ("1,2,0\n3,1,0\n", "one class"),
     ],
 )

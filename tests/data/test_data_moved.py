@@ -174,6 +174,8 @@ def test_a_group_by_generators() -> None:
 
 
 def test_errors_say_what_to_do() -> None:
+    with pytest.raises(ValueError, match="labels cannot obey p4m: it is no subgroup of p4"):
+        Moved(p4(), obeys=p4m())
     x, y = torch.rand(4, 1, 16, 16), torch.zeros(4).long()
     with pytest.raises(ValueError, match="too many classes; place the images in a quadrant"):
         Moved(z2(), obeys=trivial())(x, y, None, rng())

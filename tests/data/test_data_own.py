@@ -130,7 +130,7 @@ def test_training_and_test_images_have_one_scale(rng, tmp_path: Path) -> None:
     np.testing.assert_array_equal(images.train_x[:, 0], small)
     np.testing.assert_array_equal(images.test_x[:, 0], large)
     path = write(tmp_path / "b.npz", train_x=small, train_y=y, test_x=small / 255, test_y=y)
-    with pytest.raises(DataError, match="are int64, test images float64; expected integers in bo"):
+    with pytest.raises(DataError, match="are int64, test samples float64; expected integers in bo"):
         from_npz(path)
 
 

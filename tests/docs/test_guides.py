@@ -54,6 +54,18 @@ def test_the_guide_runs_and_prints_what_it_says(name: str) -> None:
         printed = output.getvalue()
 
 
+@pytest.mark.slow
+def test_the_first_lines_of_the_readme_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    readme = (DOCS.parent / "README.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "The labels obey s4" in capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", "network"}
+
+
 def test_the_testing_guide_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", page("equivariance-testing.md"), re.DOTALL)
     assert len(blocks) == 5

@@ -204,6 +204,11 @@ def test_a_misspelt_name_is_answered_with_the_nearest() -> None:
         GroupSet("z2", "p4n")
     with pytest.raises(ValueError, match="did you mean 'octahedral'"):
         GroupSet("octahedra")
+    with pytest.raises(ValueError, match="did you mean 'so2'"):
+        GroupSet("SO(2)")
+    for several in ("z2;p4", "z2 p4", "z2 + p4"):
+        with pytest.raises(ValueError, match="separate names by commas, 'z2,p4'"):
+            GroupSet(several)
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,8 @@ def test_a_full_disk_is_reported_with_the_file(tmp_path: Path) -> None:
         replacing(tmp_path / "report.json"),
     ):
         raise OSError(28, "No space left on device")  # as a write does: without a name
+    with pytest.raises(IsADirectoryError, match="expected a file"), replacing(tmp_path):
+        pass
     with pytest.raises(OSError, match=r"^cannot write it$"), replacing(tmp_path / "a"):
         raise OSError("cannot write it")
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from groupella.curvature import check_coverage, curvature
+from groupella.evidence.likelihoods import Categorical
 from groupella.training import fit
 
 X = np.random.default_rng(0).standard_normal((12, 3))
@@ -19,6 +21,13 @@ def train(data: Any, **changes: Any) -> nn.Module:
     torch.manual_seed(0)
     options = {"epochs": 2, "method": "map", "progress": False, **changes}
     return fit(nn.Linear(3, 2), data, **options).network  # type: ignore[arg-type]
+
+
+def test_read_only_arrays_are_taken_in_silence() -> None:
+    x, y = X.astype(np.float32), Y.copy()
+    for array in (x, y):
+        array.setflags(write=False)
+    train((x, y))
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.uint8, np.int16, np.int64])
@@ -62,3 +71,19 @@ def test_other_data_are_refused(data: Any, words: str) -> None:
 def test_a_setting_by_another_name_is_answered_with_ours(name: str, meant: str) -> None:
     with pytest.raises(TypeError, match=f"no setting '{name}'; did you mean '{meant}'"):
         train((X, Y), **{name: 1})
+
+
+@pytest.mark.parametrize("outputs", [lambda f: (f, None), lambda f: {"logits": f}])
+def test_a_network_that_returns_no_tensor_is_refused(outputs: Any) -> None:
+    class Other(nn.Linear):
+        def forward(self, input: Tensor) -> Any:
+            return outputs(super().forward(input))
+
+    network, data = Other(4, 3), (torch.zeros(6, 4), torch.arange(6) % 3)
+    for refused in (
+        lambda: fit(network, data, epochs=1, progress=False),
+        lambda: curvature(network, Categorical(), data),
+        lambda: check_coverage(network, data[0]),
+    ):
+        with pytest.raises(TypeError, match=r"the network returns .*expected a tensor"):
+            refused()
