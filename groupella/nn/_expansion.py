@@ -1,10 +1,15 @@
 """From coefficients of a basis to maps, vec(W) = Bᵀu, differentiably.
 
-By one matrix product with the dense basis; where that is large and its maps have disjoint supports
-(a group that permutes), by one gather instead: every entry of W is one coefficient times a number.
+By one matrix product with the basis: a dense one, or a sparse one where hardly any number differs
+from zero, as in bases of tensor products. Where the basis is large and its maps have disjoint
+supports (a group that permutes), by one gather instead: every entry of W is one coefficient times a
+number.
 """
 
 from __future__ import annotations
+
+import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +19,7 @@ from groupella.bases import Basis
 from groupella.nn._constant import Constant
 
 LARGEST_PRODUCT = 2**22
+SMALLEST_SPARSE, SPARSE = 2**14, 0.05  # numbers in a basis, and the share that is not zero
 ROUND_OFF = 1e-14
 
 
@@ -24,17 +30,27 @@ class Expansion:
         self.basis = basis
         self.shape = (basis.dim, *basis.shape)
         self._labels: Tensor | None = None
+        self._is_sparse = False
         gather = basis.gather if basis.dim * basis.size > LARGEST_PRODUCT else None
         if gather is None:
             numbers = basis.tensor.reshape(basis.dim, -1)
             # Round-off, of which float32 would make subnormal numbers: products ten times slower.
             self._numbers = Constant(np.where(np.abs(numbers) < ROUND_OFF, 0.0, numbers))
+            filled = np.count_nonzero(self._numbers.array)
+            self._is_sparse = numbers.size >= SMALLEST_SPARSE and filled <= SPARSE * numbers.size
         else:
             self._labels = torch.from_numpy(np.array(gather[0], dtype=np.int64).ravel())
             self._numbers = Constant(gather[1].ravel())
+        self._sparse: dict[torch.dtype, _Sparse] = {}
 
     def __call__(self, u: Tensor) -> Tensor:
         """(k, dim) to (k, entries of a map)."""
+        if self._is_sparse and u.device.type == "cpu":
+            if u.dtype not in self._sparse:
+                dense = self._numbers.like(u)
+                self._sparse[u.dtype] = _Sparse(_compressed(dense), _compressed(dense.mT))
+            expanded: Tensor = _Product.apply(u, self._sparse[u.dtype])  # type: ignore[no-untyped-call]
+            return expanded
         numbers = self._numbers.like(u)
         if self._labels is None:
             return u @ numbers
@@ -46,3 +62,50 @@ class Expansion:
         if self._labels is None:
             return self._numbers.like(like).view(self.shape)
         return Constant(self.basis.tensor).like(like)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sparse": {}}
+
+
+def _compressed(dense: Tensor) -> Tensor:
+    with warnings.catch_warnings():  # torch says once that sparse rows are in beta
+        warnings.simplefilter("ignore", UserWarning)
+        return dense.to_sparse_csr()
+
+
+class _Sparse:
+    """A sparse matrix and its transpose: no tensors, which `torch.func` would unpack."""
+
+    def __init__(self, matrix: Tensor, transpose: Tensor) -> None:
+        self.matrix, self.transpose = matrix, transpose
+
+    @property
+    def mT(self) -> _Sparse:
+        return _Sparse(self.transpose, self.matrix)
+
+
+class _Product(torch.autograd.Function):
+    """u B for a sparse B (dim, entries)."""
+
+    @staticmethod
+    def forward(u: Tensor, sparse: _Sparse) -> Tensor:
+        product: Tensor = sparse.transpose @ u.mT
+        return product.mT
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.sparse = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return _Product.apply(g, ctx.sparse.mT), None  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *rest: Any) -> Tensor:  # type: ignore[override]
+        return _Product.apply(tangent, ctx.sparse)  # type: ignore[no-untyped-call,no-any-return]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, u: Tensor, sparse: _Sparse) -> tuple[Tensor, int]:
+        u = u.movedim(in_dims[0], 0)
+        flat = _Product.apply(u.reshape(-1, u.shape[-1]), sparse)  # type: ignore[no-untyped-call]
+        return flat.view(*u.shape[:-1], -1), 0
