@@ -16,10 +16,12 @@ import typer
 from groupella import experiments
 from groupella.cli.errors import plain_errors, saving
 from groupella.cli.options import AsJson, DataDir, Epochs, Seed
-from groupella.runs.study import Details, Study
+from groupella.runs.record import check_ours
+from groupella.runs.study import SUMMARIES, Details, Study
 
 SCALES = ("quick", "hour", "paper")
 BENCHMARKS = ("planted", "peers")  # studies whose rows are cases
+CASES = "*-*.json"  # files of finished cases
 
 
 def studies() -> list[str]:
@@ -148,6 +150,7 @@ def _reproduce_cases(
     found = chosen_names([case.key for case in every], row)
     cases = [case for case in every if case.key in found]
     with plain_errors("reproduce"), saving(place, ["*.safetensors", "summary.json"]):
+        check_ours(place, SUMMARIES, CASES)
         try:
             package.run_all(cases, place, jobs, progress=not as_json)
         finally:
@@ -180,6 +183,7 @@ def _reproduce_physics(
         typer.echo(line, err=True)
 
     with plain_errors("reproduce"), saving(place):
+        check_ours(place, SUMMARIES, CASES)
         done = physics.run_all([c for c in cases if c[0] in found], study, place, say)
         content = physics.summary(done)
         write_text(place / "summary.md", physics.table(done))
