@@ -67,5 +67,7 @@ def test_finished_cases_are_not_repeated(tmp_path: Path) -> None:
     assert again[0].reason == "read"
     content["result"]["error"] = "small"
     path.write_text(json.dumps(content), "utf-8")
-    with pytest.raises(RunError, match=r"torque-0\.json is not the result of a case: error must be"):
+    with pytest.raises(
+        RunError, match=r"torque-0\.json is not the result of a case: error must be"
+    ):
         physics.run_all(study.cases(0), study, tmp_path)
