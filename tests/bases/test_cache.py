@@ -133,6 +133,17 @@ def test_a_directory_that_cannot_be_written_costs_nothing(
     np.testing.assert_array_equal(cached("a", rows), rows())
 
 
+def test_what_a_killed_process_left_is_swept(store: Path) -> None:
+    store.mkdir(parents=True)
+    old, fresh = store / ".a-1.tmp", store / ".b-2.tmp"
+    for file in (old, fresh):
+        file.touch()
+    os.utime(old, (0, 0))
+    cached("c", rows)
+    assert not old.exists()
+    assert fresh.exists()
+
+
 def test_off_leaves_the_disk_alone(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUPELLA_CACHE", "off")
     cached("a", rows)
