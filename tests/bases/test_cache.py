@@ -118,6 +118,15 @@ def test_a_damaged_file_is_computed_again_and_replaced(store: Path, damage) -> N
     np.testing.assert_array_equal(cached("a", never), rows())
 
 
+def test_a_sound_file_with_other_numbers_is_a_miss(store: Path) -> None:
+    cached("a", rows)
+    with np.load(store / "a.npz") as stored:
+        altered = {**stored, "rows": 2 * stored["rows"]}
+    np.savez(store / "a.npz", **altered)
+    clear_cache(disk=False)
+    np.testing.assert_array_equal(cached("a", rows), rows())
+
+
 def test_a_file_under_another_key_is_a_miss(store: Path) -> None:
     cached("a", rows)
     os.replace(store / "a.npz", store / "b.npz")
