@@ -37,6 +37,7 @@ _ABOUT = ("key", "digest")
 _MEMORY_BYTES = 256 << 20
 _DISK_BYTES = 64 << 20
 _DISK_SECONDS = 0.05
+_STALE_SECONDS = 3600.0  # after which an unfinished file is nobody's
 
 _memory: OrderedDict[str, Form] = OrderedDict()
 _held = 0
@@ -174,6 +175,7 @@ def _write(key: str, form: Form) -> None:
     with contextlib.suppress(OSError):
         directory = cache_directory()
         directory.mkdir(parents=True, exist_ok=True)
+        _sweep(directory)
         handle, name = tempfile.mkstemp(dir=directory, prefix=f".{key}-", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -185,3 +187,11 @@ def _write(key: str, form: Form) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(name)
             raise
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what processes that were killed while they wrote have left."""
+    for left in directory.glob(".*.tmp"):
+        with contextlib.suppress(FileNotFoundError):  # somebody else was first
+            if time.time() - left.stat().st_mtime > _STALE_SECONDS:
+                left.unlink()

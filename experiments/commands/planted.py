@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -63,6 +62,7 @@ def planted(
     from rich.console import Console
 
     from groupella._files import write_text
+    from groupella._schema import print_json, write_json
     from groupella.experiments.planted import PRESETS, headline, run_all, select_table
     from groupella.experiments.planted import summary as summarise
     from groupella.experiments.planted import table as tabulate
@@ -100,11 +100,11 @@ def planted(
             for line in content[heading]:
                 console.print(f"{heading.replace('_', ' ')}: {line}", highlight=False)
         if summary is not None:
-            write_text(summary, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+            write_text(summary, write_json(content, indent=1) + "\n")
         if figure is not None:
             _write_figure(results, figure)
     if as_json:
-        typer.echo(json.dumps(headline(results)))
+        typer.echo(print_json(headline(results)))
 
 
 def _check_figure(file: Path) -> None:

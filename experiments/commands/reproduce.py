@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +13,15 @@ from typing import Annotated
 import typer
 
 from groupella import experiments
+from groupella._schema import print_json
 from groupella.cli.errors import plain_errors, saving
 from groupella.cli.options import AsJson, DataDir, Epochs, Seed
-from groupella.runs.study import Details, Study
+from groupella.runs.record import check_ours
+from groupella.runs.study import SUMMARIES, Details, Study
 
 SCALES = ("quick", "hour", "paper")
 BENCHMARKS = ("planted", "peers")  # studies whose rows are cases
+CASES = "*-*.json"  # files of finished cases
 
 
 def studies() -> list[str]:
@@ -121,7 +123,7 @@ def reproduce(
         )
     found = summary(rows, done)
     if as_json:
-        typer.echo(json.dumps({"study": study, "preset": preset, "rows": found}))
+        typer.echo(print_json({"study": study, "preset": preset, "rows": found}))
     else:
         typer.echo(table(found))
         if details is not None:
@@ -148,6 +150,7 @@ def _reproduce_cases(
     found = chosen_names([case.key for case in every], row)
     cases = [case for case in every if case.key in found]
     with plain_errors("reproduce"), saving(place, ["*.safetensors", "summary.json"]):
+        check_ours(place, SUMMARIES, CASES)
         try:
             package.run_all(cases, place, jobs, progress=not as_json)
         finally:
@@ -155,7 +158,7 @@ def _reproduce_cases(
             if outcomes:
                 content = package.write_summary(place, outcomes, name, title)
     if as_json:
-        typer.echo(json.dumps({"study": study, **content, "preset": preset}))
+        typer.echo(print_json({"study": study, **content, "preset": preset}))
     else:
         typer.echo((place / "summary.md").read_text(encoding="utf-8"))
         typer.echo(f"summary: {place / 'summary.md'}")
@@ -180,11 +183,12 @@ def _reproduce_physics(
         typer.echo(line, err=True)
 
     with plain_errors("reproduce"), saving(place):
+        check_ours(place, SUMMARIES, CASES)
         done = physics.run_all([c for c in cases if c[0] in found], study, place, say)
         content = physics.summary(done)
         write_text(place / "summary.md", physics.table(done))
     if as_json:
-        typer.echo(json.dumps({"study": "physics", "preset": preset, **content}))
+        typer.echo(print_json({"study": "physics", "preset": preset, **content}))
     else:
         typer.echo(physics.table(done))
         typer.echo(f"summary: {place / 'summary.md'}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupella._files import replacing, write_text
+from groupella._schema import write_json
 from groupella.experiments.planted import CaseResult, wilson
 from groupella.runs.record import versions
 
@@ -223,7 +223,7 @@ def write_summary(
 ) -> dict[str, Any]:
     """Write summary.json, summary.md and right-wrong.png; return the content."""
     content = {**summary(results, preset), "versions": versions()}
-    write_text(directory / "summary.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    write_text(directory / "summary.json", write_json(content, indent=1) + "\n")
     parts = [f"# {title}", ahead(results), markdown_table(results)]
     for kind in FAMILIES:
         if any(_family(r) == kind for r in results):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from groupella._files import write_text
+from groupella.experiments.planted import read_result
 from groupella.groups import GroupSet, trivial
 from groupella.training import EquivarianceSettings, find_equivariance, fit_equivariant, outputs
 
@@ -107,12 +108,10 @@ def run_all(
     for task, seed in cases:
         path = directory / f"{task}-{seed}.json"
         recipe = {"n": study.n, "training": study.training}
-        if path.exists() and (content := json.loads(path.read_text("utf-8")))["recipe"] == recipe:
-            done.append(Outcome(**content["outcome"]))
-            continue
-        outcome = run(task, seed, study, say)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps({"recipe": recipe, "outcome": asdict(outcome)}, indent=1))
+        outcome = read_result(path, recipe, Outcome)
+        if outcome is None:
+            outcome = run(task, seed, study, say)
+            write_text(path, json.dumps({"recipe": recipe, "result": asdict(outcome)}, indent=1))
         done.append(outcome)
     return done
 

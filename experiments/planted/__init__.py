@@ -18,5 +18,6 @@ from ._result import CaseResult as CaseResult
 from ._result import Counts as Counts
 from ._runner import Case as Case
 from ._runner import finished as finished
+from ._runner import read_result as read_result
 from ._runner import run_all as run_all
 from ._select import SelectCase as SelectCase

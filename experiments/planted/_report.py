@@ -11,7 +11,6 @@ mean of the difference over bins of p, weighted by their numbers of cases.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from groupella._files import write_text
+from groupella._schema import write_json
 from groupella.runs.record import versions
 
 from ._result import CaseResult, Counts
@@ -233,7 +233,7 @@ def write_summary(
             lines = "\n".join(f"- {line}" for line in content[heading])
             parts.append(f"{heading.replace('_', ' ').capitalize()}:\n\n{lines}")
     parts.append(", ".join(f"{name} {number}" for name, number in content["versions"].items()))
-    text = json.dumps(content, indent=1, ensure_ascii=False)
+    text = write_json(content, indent=1)
     write_text(directory / "summary.json", text + "\n")
     write_text(directory / "summary.md", "\n\n".join(part.strip() for part in parts) + "\n")
     return content

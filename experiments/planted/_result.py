@@ -49,11 +49,6 @@ class CaseResult:
         true = self.details.get("true_members")
         return tuple(imposes_wrong(planted, found, true) for planted, found in pairs)
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> CaseResult:
-        tuples = {k: tuple(content[k]) for k in ("planted", "verdicts", "counted")}
-        return cls(**{**content, **tuples})
-
 
 @dataclass(frozen=True)
 class Counts:

@@ -13,15 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from groupella._files import InUseError, alone, write_text
+from groupella._schema import build
 from groupella.runs.engines import Bar, here, processes
 from groupella.runs.record import RunError
 
 from ._result import CaseResult
 
 BATCH = 20
+Result = TypeVar("Result")
 
 
 class Case(Protocol):
@@ -73,13 +75,26 @@ def finished(cases: Sequence[Case], directory: Path) -> list[CaseResult]:
 
 def saved(directory: Path, case: Case) -> CaseResult | None:
     """The result of a finished case; None when there is none of its recipe."""
+    return read_result(directory / f"{case.key}.json", case.recipe, CaseResult)
+
+
+def read_result(path: Path, recipe: Mapping[str, Any], kind: type[Result]) -> Result | None:
+    """Return the result in a file; None if there is no file, or it is of another recipe.
+
+    Raises
+    ------
+    RunError
+        If the file is damaged, or is not a result.
+    """
     try:
-        content = json.loads((directory / f"{case.key}.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["recipe"] != json.loads(json.dumps(recipe)):
+            return None
+        return build(kind, content["result"])
+    except FileNotFoundError:
         return None
-    if content.get("recipe") != json.loads(json.dumps(case.recipe)):
-        return None
-    return CaseResult.from_dict(content["result"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise RunError(f"{path} is not the result of a case: {error}. Delete it") from error
 
 
 @dataclass(frozen=True)

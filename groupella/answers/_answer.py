@@ -169,9 +169,15 @@ class Answer:
     def save(self, directory: str | Path) -> Path:
         """Write the network, the report and its content into a directory, and return it.
 
-        `groupella.load` reads it.
+        `groupella.load` reads it. What an earlier call wrote is replaced.
+
+        Raises
+        ------
+        ValueError
+            If the directory holds a run, or files of these names that are not an answer's.
         """
         place = Path(directory)
+        _check_place(place)
         self.save_network(place)
         self.report(place / REPORT)
         self.content.save(place / CONTENT)
@@ -261,6 +267,21 @@ def _positive(value: Any) -> float:
     if not isinstance(value, int | float) or not 0 < value < math.inf:
         raise TypeError(f"its temperature is {value!r}")
     return float(value)
+
+
+def _check_place(place: Path) -> None:
+    """Raise unless a directory is free for an answer, or holds an earlier one."""
+    if (place / "settings.json").exists():
+        raise ValueError(f"{place} is the directory of a run; save to another one")
+    there = [name for name in (NETWORK, REPORT, CONTENT) if (place / name).exists()]
+    if not there:
+        return
+    try:
+        load_checkpoint(place / NETWORK)  # written first
+    except (CheckpointError, FileNotFoundError):
+        raise ValueError(
+            f"{place} holds {there[0]}, which is not that of an answer; save to another directory"
+        ) from None
 
 
 def _missing(place: Path) -> str:

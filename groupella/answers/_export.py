@@ -8,6 +8,7 @@ torch that takes them. The module is written from the traced graph of the plain 
 from __future__ import annotations
 
 import importlib.util
+import io
 import logging
 import re
 import warnings
@@ -17,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, fx, nn
 
 from groupella._files import replacing, write_text
 from groupella.data import Coding, Inputs
 from groupella.harden import harden
 
-FORMATS = ("torch", "safetensors", "onnx")
+EXTENSIONS = {"torch": "pt", "safetensors": "safetensors", "onnx": "onnx"}
+FORMATS = tuple(EXTENSIONS)
+TITLE = "A network with a selected symmetry, in plain torch."
 SOURCE = '''"""{title}
 
 Written by groupella; needs only torch{more}.
@@ -127,7 +130,8 @@ def export(
     network, inputs, targets
         Parts of an `Answer`.
     path
-        The directory; it is made if it is missing.
+        The directory; it is made if it is missing. Nothing is replaced in it but what an earlier
+        export wrote there.
     form
         "torch" writes `network.pt`, which `torch.load(weights_only=True)` reads, "safetensors"
         `network.safetensors`, each with `network.py`, which has the module. "onnx" writes
@@ -136,7 +140,8 @@ def export(
     Raises
     ------
     ValueError
-        If the format is unknown, or if onnx is not installed.
+        If the format is unknown, if onnx is not installed, or if the directory holds a run or files
+        of the same names that no export wrote.
     """
     if form not in FORMATS:
         raise ValueError(f"no format {form!r}; expected one of {', '.join(FORMATS)}")
@@ -149,18 +154,40 @@ def export(
     place = Path(path)
     if place.is_file():
         raise ValueError(f"{place} is a file; expected a directory")
+    weights = place / f"network.{EXTENSIONS[form]}"
+    source = place / "network.py"
+    _check_place(place, (weights,) if form == "onnx" else (source, weights))
     made = whole(network, inputs, targets)
     if form == "onnx":
-        return (_onnx(made, inputs, place / "network.onnx"),)
+        return (_onnx(made, inputs, weights),)
     tensors = {name: value.detach().clone() for name, value in _tensors(made).items()}
-    weights = place / ("network.pt" if form == "torch" else "network.safetensors")
+    write_text(source, _source(made, inputs, targets, weights.name))  # first: it shows whose it is
     with replacing(weights) as temporary:
-        if form == "torch":
-            torch.save(tensors, temporary)
-        else:
-            save_file(tensors, temporary)
-    code = _source(made, inputs, targets, weights.name)
-    return weights, write_text(place / "network.py", code)
+        temporary.write_bytes(_bytes(tensors, form))
+    return weights, source
+
+
+def _check_place(place: Path, files: tuple[Path, ...]) -> None:
+    """Raise if files that are about to be written are there, and are not those of an export."""
+    if (place / "report.json").exists():
+        raise ValueError(f"{place} is the directory of a run; export to another one")
+    there = [file for file in files if file.exists()]
+    code = place / "network.py"
+    ours = code.is_file() and code.read_bytes().startswith(f'"""{TITLE}'.encode())
+    if there and not (ours and code in files):
+        raise ValueError(
+            f"{there[0]} is there, and it is not known to be an earlier export. Delete it, or "
+            "export to another directory"
+        )
+
+
+def _bytes(tensors: dict[str, Tensor], form: str) -> bytes:
+    """The content of a file of weights. Neither library writes to a full disk with an OSError."""
+    if form == "safetensors":
+        return safetensors_bytes(tensors)
+    buffer = io.BytesIO()
+    torch.save(tensors, buffer)
+    return buffer.getvalue()
 
 
 def _onnx(made: fx.GraphModule, inputs: Inputs, path: Path) -> Path:
@@ -244,7 +271,7 @@ def _source(made: fx.GraphModule, inputs: Inputs, targets: Coding, weights: str)
         "from torch import nn",
     ]
     return SOURCE.format(
-        title="A network with a selected symmetry, in plain torch.",
+        title=TITLE,
         more=" and safetensors" if safe else "",
         weights=weights,
         shape=", ".join(map(str, (inputs.channels, *inputs.taken))),

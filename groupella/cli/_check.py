@@ -21,11 +21,17 @@ NOT_FINITE = "because the model's output is not finite"
 
 def check(
     model: Annotated[
-        str, typer.Argument(help="file.py:NAME of a module, or of a function that makes one.")
+        str,
+        typer.Argument(
+            help="file.py:NAME of a module, or of a function that makes one. This runs file.py."
+        ),
     ],
     groups: Annotated[
         str,
-        typer.Option(help="Names, or my_groups.py:GROUPS.", autocompletion=complete_groups),
+        typer.Option(
+            help="Names, or my_groups.py:GROUPS, which runs that file.",
+            autocompletion=complete_groups,
+        ),
     ] = "z2,p4",
     size: Annotated[
         str, typer.Option(help="Side length of the images, or sides such as 32x48.")

@@ -38,7 +38,8 @@ def select(
     motion: Annotated[
         str | None,
         typer.Option(
-            help="Move the images by random elements of this group: a name, or my_groups.py:NAME.",
+            help="Move the images by random elements of this group: a name, or my_groups.py:NAME, "
+            "which runs that file.",
             autocompletion=complete_groups,
         ),
     ] = None,

@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 
 def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGINT, _interrupted)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by who started us; the next file must not take its place
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
         from .app import app
@@ -39,7 +43,8 @@ def _interrupted(number: int, frame: FrameType | None) -> None:
 
 
 def _end(words: str, code: int) -> None:
-    print(words, file=sys.stderr)
+    with suppress(OSError):  # it may be full, too
+        print(words, file=sys.stderr, flush=True)
     # Python would try to write the rest of the output once more, and say so.
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     raise SystemExit(code) from None

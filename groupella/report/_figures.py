@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from groupella._files import replacing
+
 from ._content import ReportContent
 from ._panels import (
     Panel,
@@ -68,12 +70,12 @@ def figures(content: ReportContent) -> dict[str, Figure]:
 def save_figures(content: ReportContent, directory: str | Path) -> list[Path]:
     """Write every figure as PNG and SVG into `directory` and return the paths."""
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name, figure in figures(content).items():
         for suffix in FORMATS:
             path = directory / f"{name}.{suffix}"
-            figure.savefig(path, dpi=110)
+            with replacing(path) as temporary:
+                figure.savefig(temporary, dpi=110)
             written.append(path)
     return written
 

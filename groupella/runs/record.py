@@ -96,13 +96,14 @@ class Record:
             )
 
 
-def check_ours(directory: Path, files: Iterable[str]) -> None:
+def check_ours(directory: Path, files: Iterable[str], beside: str = f"*/{SETTINGS}") -> None:
     """Raise if a file that is about to be written is there, but no run beside it.
 
-    Commands that run several jobs write a summary beside the directories of the runs.
+    Commands that run several jobs write a summary beside the directories of the runs, or beside
+    other files that match the pattern `beside`.
     """
     there = [name for name in files if (directory / name).exists()]
-    if there and not any(directory.glob(f"*/{SETTINGS}")):
+    if there and not any(directory.glob(beside)):
         raise RunError(
             f"{directory} holds {there[0]} but no run, so that it is somebody else's. Choose "
             "another directory"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupella._files import file_name, write_text
+from groupella._schema import write_json
 
 from .directory import Assignment, Done, load
 from .engines import Engine, here
@@ -239,6 +239,6 @@ def summarising(
         if done:
             found = summary(rows, done)
             text = f"# {title}\n\n{shown(found)}" + (f"\n{details(done)}" if details else "")
-            content = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+            content = write_json(found, indent=1) + "\n"
             for name, written in zip(SUMMARIES, (content, text), strict=True):
                 write_text(directory / name, written)

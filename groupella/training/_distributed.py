@@ -104,6 +104,7 @@ class Processes:
                 outcome = [make()]
             except Exception as error:
                 outcome = [error]
+        self.totals(0.0)  # unlike a broadcast, it does not wait for ever
         with _together():
             dist.broadcast_object_list(outcome, src=0, group=self.group)
         if isinstance(outcome[0], Exception):

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from groupella._files import write_text
+from groupella._schema import read_json
 from groupella.decide import (
     Candidates,
     LayerSelection,
@@ -338,7 +339,7 @@ def _note(directory: Path, trained: Fit, dead: list[str], mine: list[str]) -> No
     note = {"path": mine, "dead": dead, "network": digest.hexdigest()}
     file = directory / "trial.json"
     if file.exists():
-        if json.loads(file.read_text(encoding="utf-8")) != note:
+        if read_json(file) != note:
             raise CheckpointError(
                 f"{directory} holds trainings of another network, or without other paths; "
                 "choose another directory"

@@ -17,6 +17,7 @@ from groupella.answers import export
 from groupella.data import Coding, Inputs
 from groupella.groups import GroupSet, octahedral, p4, permutations, translations, trivial
 from groupella.networks import fold, invariant_net, trunk
+from tests.faults._work import ended, fork, supported
 
 Data = tuple[Any, Any]
 
@@ -105,6 +106,31 @@ def test_what_cannot_be_written_is_refused(answer: Answer, tmp_path: Path) -> No
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match="is a file"):
         answer.export(tmp_path / "file")
+
+
+def test_nothing_but_an_earlier_export_is_replaced(answer: Answer, tmp_path: Path) -> None:
+    for form in ("torch", "safetensors", "torch"):
+        answer.export(tmp_path / "mine", form)
+    for name in ("network.py", "network.pt"):
+        (tmp_path / name).write_text("somebody's")
+        with pytest.raises(ValueError, match=f"{name} is there, and it is not known to be an"):
+            answer.export(tmp_path)
+        assert (tmp_path / name).read_text() == "somebody's"
+        (tmp_path / name).unlink()
+    answer.save(tmp_path / "run")
+    with pytest.raises(ValueError, match="is the directory of a run; export to another one"):
+        answer.export(tmp_path / "run", "safetensors")
+    assert len(list((tmp_path / "run").iterdir())) == 3
+
+
+@pytest.mark.skipif(not supported(), reason="forks a process")
+@pytest.mark.parametrize("form", ["torch", "safetensors"])
+def test_a_full_disk_is_an_os_error(answer: Answer, tmp_path: Path, form: str) -> None:
+    place, said = tmp_path / "out", tmp_path / "said"
+    child = fork(lambda: answer.export(place, form), said, largest_file=12_000)
+    assert ended(child) == 2
+    assert said.read_text().startswith("OSError: [Errno 27] File too large: ")
+    assert [file.name for file in place.iterdir()] == ["network.py"]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("onnx") is not None, reason="onnx is installed")

@@ -65,6 +65,20 @@ def test_saved_and_loaded_it_is_the_same(answer: Answer, data: Data, tmp_path: P
     assert "obey z2" in page
 
 
+def test_saving_replaces_nothing_but_an_earlier_answer(answer: Answer, tmp_path: Path) -> None:
+    assert answer.save(answer.save(tmp_path / "mine")) == tmp_path / "mine"
+    for name in ("report.html", "network.safetensors"):
+        (tmp_path / name).write_text("somebody's")
+        with pytest.raises(ValueError, match=f"holds {name}, which is not that of an answer"):
+            answer.save(tmp_path)
+        assert (tmp_path / name).read_text() == "somebody's"
+        (tmp_path / name).unlink()
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(ValueError, match="is the directory of a run; save to another one"):
+        answer.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "settings.json"]
+
+
 def test_probabilities_are_those_of_the_temperature_that_held_out_data_ask_for(
     answer: Answer, data: Data, tmp_path: Path
 ) -> None:

@@ -118,6 +118,15 @@ def test_a_damaged_file_is_computed_again_and_replaced(store: Path, damage) -> N
     np.testing.assert_array_equal(cached("a", never), rows())
 
 
+def test_a_sound_file_with_other_numbers_is_a_miss(store: Path) -> None:
+    cached("a", rows)
+    with np.load(store / "a.npz") as stored:
+        altered = {**stored, "rows": 2 * stored["rows"]}
+    np.savez(store / "a.npz", **altered)
+    clear_cache(disk=False)
+    np.testing.assert_array_equal(cached("a", rows), rows())
+
+
 def test_a_file_under_another_key_is_a_miss(store: Path) -> None:
     cached("a", rows)
     os.replace(store / "a.npz", store / "b.npz")
@@ -131,6 +140,17 @@ def test_a_directory_that_cannot_be_written_costs_nothing(
     blocked.write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     np.testing.assert_array_equal(cached("a", rows), rows())
+
+
+def test_what_a_killed_process_left_is_swept(store: Path) -> None:
+    store.mkdir(parents=True)
+    old, fresh = store / ".a-1.tmp", store / ".b-2.tmp"
+    for file in (old, fresh):
+        file.touch()
+    os.utime(old, (0, 0))
+    cached("c", rows)
+    assert not old.exists()
+    assert fresh.exists()
 
 
 def test_off_leaves_the_disk_alone(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

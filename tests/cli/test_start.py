@@ -43,6 +43,15 @@ def test_a_full_output_is_one_line() -> None:
     assert done.stderr == "groupella: cannot write the output: No space left on device\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_outputs_that_are_both_full_or_closed_are_no_answer_and_no_traceback() -> None:
+    command = " ".join([*COMMAND, "--version"])
+    both = subprocess.run(f"{command} > /dev/full 2> /dev/full", shell=True)
+    closed = subprocess.run(f"{command} >&-", shell=True, stderr=subprocess.PIPE)
+    assert both.returncode == 2
+    assert (closed.returncode, closed.stderr) == (0, b"")
+
+
 def test_ctrl_c_during_imports_is_silent() -> None:
     program = (
         "import os, signal, sys, importlib.abc\n"

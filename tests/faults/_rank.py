@@ -1,4 +1,4 @@
-"""One rank of a small training: `torchrun … _rank.py DIRECTORY EPOCHS`.
+"""One rank of a small training: `torchrun … _rank.py DIRECTORY EPOCHS [PATIENCE]`.
 
 Rank r trains in DIRECTORY-r, so that ranks do not share a directory.
 """
@@ -8,17 +8,20 @@ from __future__ import annotations
 import os
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from groupella.evidence.likelihoods import Gaussian
-from groupella.training import EpochRecord, Interrupted, fit
+from groupella.training import EpochRecord, Interrupted, _distributed, fit
 
 
-def main(place: str, epochs: int) -> None:
+def main(place: str, epochs: int, patience: float | None = None) -> None:
     torch.set_num_threads(1)
+    if patience is not None:
+        _distributed.PATIENCE = timedelta(seconds=patience)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     x = torch.linspace(-1, 1, 40)[:, None]
@@ -49,4 +52,4 @@ def main(place: str, epochs: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *map(float, sys.argv[3:]))

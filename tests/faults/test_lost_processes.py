@@ -23,12 +23,13 @@ Spawn = Callable[..., "Popen[str]"]
 PATIENCE = 240.0
 
 
-def train(spawn: Spawn, place: Path, epochs: int) -> list[Popen[str]]:
+def train(spawn: Spawn, place: Path, epochs: int, *more: str) -> list[Popen[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [spawn(str(RANK), str(place), str(epochs), RANK=str(r), **world) for r in range(2)]
+    words = (str(RANK), str(place), str(epochs), *more)
+    return [spawn(*words, RANK=str(r), **world) for r in range(2)]
 
 
 def until_trained(place: Path, ranks: list[Popen[str]], epochs: int) -> None:
@@ -73,6 +74,17 @@ def test_a_signal_to_one_rank_stops_both_with_a_checkpoint(spawn: Spawn, tmp_pat
     for number, rank in enumerate(ranks):
         out, _ = rank.communicate(timeout=60)
         assert out.startswith(f"rank {number}: Interrupted: interrupted at epoch")
+
+
+def test_a_rank_that_stands_still_is_not_waited_for_for_ever(spawn: Spawn, tmp_path: Path) -> None:
+    place = tmp_path / "run"
+    ranks = train(spawn, place, 100_000, "20")
+    until_trained(place, ranks, 2)
+    os.kill(ranks[1].pid, signal.SIGSTOP)
+    out, _ = ranks[0].communicate(timeout=PATIENCE)
+    os.kill(ranks[1].pid, signal.SIGCONT)
+    assert (ranks[0].returncode, out.count("\n")) == (3, 1)
+    assert "LostProcessError: another process of this training has ended, or has not" in out
 
 
 RAY = """

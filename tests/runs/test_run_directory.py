@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import threading
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from groupella._files import alone, replacing
+from groupella._schema import print_json
 from groupella.cli.app import app
 from groupella.runs import Job, RunError, directory, load, run
 from groupella.runs.directory import Assignment, redraw
@@ -231,6 +233,7 @@ def test_json_answers_are_strict(copy: Path) -> None:
     assert json.loads(found.stdout, parse_constant=refuse)["job"]["title"] == "tiny"
     for file in copy.rglob("*.json"):
         json.loads(file.read_text(), parse_constant=refuse)
+    assert print_json({"a": math.nan, "b": (-math.inf, 1.5)}) == '{"a": null, "b": [null, 1.5]}'
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links")

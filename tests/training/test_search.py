@@ -135,6 +135,10 @@ def test_a_directory_with_a_trial_of_something_else_is_refused(tmp_path: Path) -
     other = Student(out=("layers.0/a",))
     with pytest.raises(CheckpointError, match="doubt0 holds trainings of another network"):
         search.settle(other, DATA, directory=tmp_path)  # type: ignore[arg-type]
+    note = next(tmp_path.glob("*/trial.json"))
+    note.write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=r"trial\.json is truncated or is not JSON"):
+        search.settle(Student(), DATA, directory=tmp_path)  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("tried")

@@ -10,6 +10,7 @@ import torch
 
 from groupella.experiments import physics
 from groupella.experiments.physics import TASKS, Outcome, Study
+from groupella.runs import RunError
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -59,8 +60,14 @@ def test_finished_cases_are_not_repeated(tmp_path: Path) -> None:
     first = physics.run_all(study.cases(0), study, tmp_path)
     (path,) = tmp_path.iterdir()
     content = json.loads(path.read_text("utf-8"))
-    content["outcome"]["reason"] = "read"
+    content["result"]["reason"] = "read"
     path.write_text(json.dumps(content), "utf-8")
     again = physics.run_all(study.cases(0), study, tmp_path)
     assert first[0].verdict == "undecided"
     assert again[0].reason == "read"
+    content["result"]["error"] = "small"
+    path.write_text(json.dumps(content), "utf-8")
+    with pytest.raises(
+        RunError, match=r"torque-0\.json is not the result of a case: error must be"
+    ):
+        physics.run_all(study.cases(0), study, tmp_path)

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from groupella._files import alone
+from groupella._schema import build
 from groupella.cli.app import app
 from groupella.experiments import planted as package
 from groupella.experiments.planted import (
@@ -110,7 +111,7 @@ def test_wilson_interval_matches_published_values() -> None:
 def test_undecided_layers_are_neither_right_nor_wrong() -> None:
     found = result(("none", "p4"), ("undecided", "p4"))
     assert Counts.of([found]) == Counts(layers=2, right=1, wrong=0, undecided=1, dropped=0)
-    assert CaseResult.from_dict(json.loads(json.dumps(asdict(found)))) == found
+    assert build(CaseResult, json.loads(json.dumps(asdict(found)))) == found
 
 
 def test_calibration_compares_probabilities_with_what_was_planted() -> None:

@@ -94,6 +94,15 @@ def test_a_study_writes_its_summary_beside_its_cases(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("stubbed")
+def test_somebodys_own_summary_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "summary.md").write_text("mine")
+    result = reproduce(tmp_path, "--json")
+    assert result.exit_code == 2
+    assert "holds summary.md but no run, so that it is somebody else's" in result.stderr
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.usefixtures("stubbed")
 def test_rows_of_the_study_are_cases_and_paper_is_all_of_them(tmp_path: Path) -> None:
     assert reproduce(tmp_path, "--row", "less").exit_code == 0
     assert not (tmp_path / "right-s0.json").exists()
