@@ -29,8 +29,6 @@ from ._networks import START
 from ._problem import FREE, SHRINK, SLOPE, Problem
 from ._protocol import Found, Method
 
-STARTS = 2  # of which the better one trains to the end
-
 
 class Student(nn.Module):
     """The layers of a deep problem, each a sum of paths; takes x (n, P)."""
@@ -64,17 +62,16 @@ class Student(nn.Module):
 def search_layers(problem: Problem) -> Found:
     x, y = problem.pool
     data = (x.flatten(1), y)
-    plan = replace(SEARCH, restarts=STARTS, finalists=1)
     trained = best_start(
         lambda start: Student(problem, start),
         data,
         replace(STUDENT, seed=problem.seed),
-        plan,
+        SEARCH,
         likelihood=Gaussian(),
         progress=False,
     )
-    trained, _ = settle(trained, data, plan, progress=False)
-    verdicts = trained.selection(rule=Rule(nats=plan.rule.nats)).verdicts.values()
+    trained, _ = settle(trained, data, SEARCH, progress=False)
+    verdicts = trained.selection(rule=Rule(nats=SEARCH.rule.nats)).verdicts.values()
     layers = [None if v == UNDECIDED else _numbers(problem, v) for v in verdicts]
     known = [layer for layer in layers if layer is not None]
     worst = {n: max((layer[n] for layer in known), default=1.0) for n in problem.names}
