@@ -24,16 +24,23 @@ def width(problem: Problem, pi: Tensor) -> Tensor:
     return (pi * widths(problem)).sum()
 
 
+def objective(network: Averaged, x: Tensor, y: Tensor) -> Tensor:
+    """loss − λ·width."""
+    problem = network.problem
+    return problem.loss(network(x), y) - LAMBDA * width(problem, network.mixture.pi())
+
+
 def search(problem: Problem) -> Found:
     network = Averaged(problem, plain_net(problem))
     x, y = problem.pool
-
-    def objective(rows: Tensor) -> Tensor:
-        fit = problem.loss(network(x[rows]), y[rows])
-        return fit - LAMBDA * width(problem, network.mixture.pi())
-
     groups = groups_of(network, [network.mixture.alpha], MIXTURE_RATE)
-    descend(groups, objective, len(x), problem.seed, steps=problem.steps)
+    descend(
+        groups,
+        lambda rows: objective(network, x[rows], y[rows]),
+        len(x),
+        problem.seed,
+        steps=problem.steps,
+    )
     network.eval()
     return Found(network.mixture.numbers(problem), network)
 

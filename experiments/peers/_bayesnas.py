@@ -7,12 +7,12 @@ s_i ~ N(0, γ_i). Weights and switches minimise
 
 and, from the diagonal Hessian H of the loss in the switches, now and then
 
-    C_i = 1/(1/γ_i + H_i),    ω_i = √|1/γ_i − C_i/γ_i²|,    γ_i = |s_i|/ω_i.
+    C_i = 1/(1/γ_i + H_i/λ),    ω_i = √|1/γ_i − C_i/γ_i²|,    γ_i = |s_i|/ω_i.
 
-H is that of Gauss and Newton. No path contains another: that of any map has what all candidates
-lack. Paths with a small γ are cut; the paper gives no limit. The number of
-a candidate is the largest γ of a path outside its maps relative to the largest of the layer, in the
-worst layer.
+λ stands for the noise of the likelihood, as in the published code. H is that of Gauss and Newton.
+No path contains another: that of any map has what all candidates lack. Paths with a small γ are
+cut; the paper gives no limit. The number of a candidate is the largest γ of a path outside its maps
+relative to the largest of the layer, in the worst layer.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class SwitchedLayer(PathLayer):
     In the paper the operations are normalised, too, by their batch.
     """
 
+    size_parameters = ("switches",)
+
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage, stage.parts(), apart=True)
         self.switches = nn.Parameter(torch.ones(len(self.parts)))
@@ -58,7 +60,7 @@ class SwitchedLayer(PathLayer):
 
 def update(s: Tensor, gamma: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
     """ω and the new γ, from switches, the old γ and the Hessian."""
-    c = 1 / (1 / gamma + hessian)
+    c = 1 / (1 / gamma + hessian / LAMBDA)
     omega = (1 / gamma - c / gamma**2).abs().sqrt().clamp(min=1e-6)
     return omega, (s.abs() / omega).clamp(min=1e-6)
 
@@ -75,7 +77,7 @@ def switch_hessian(problem: Problem, network: StageNet, name: str, x: Tensor) ->
     found = []
     for i in range(len(start)):
         f, d, *_ = jvp(outputs, (start,), (torch.eye(len(start))[i],))
-        if problem.linear:  # the mean squared error has the Hessian 2/P
+        if problem.regression:  # the mean squared error has the Hessian 2/P
             found.append(2 * (d**2).mean())
         else:
             p = f.softmax(1)
@@ -111,12 +113,11 @@ def search(problem: Problem) -> Found:
         steps=problem.steps,
         each=each,
     )
-    numbers = dict.fromkeys(problem.names, 0.0)
+    numbers = []
     for layer, gamma in zip(layers, gammas.values(), strict=True):
         relative = (gamma / gamma.max()).tolist()
-        for name in problem.names:
-            numbers[name] = max(numbers[name], *outside(layer.parts, relative, name))
-    return Found(numbers, network)
+        numbers.append({n: max(0.0, *outside(layer.parts, relative, n)) for n in problem.names})
+    return Found.of_layers(numbers, network)
 
 
 def _switches(layer: PathLayer) -> nn.Parameter:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ._networks import Layer, PathLayer, StageNet, worst
+from ._networks import Layer, PathLayer, StageNet, asymmetries
 from ._problem import Part, Problem, Stage
 from ._protocol import Found, Method
 from ._training import descend
@@ -54,7 +54,7 @@ def search(problem: Problem) -> Found:
         problem.seed,
         steps=problem.steps,
     )
-    return Found(worst(network, problem.names, None if problem.linear else -1), network)
+    return Found.of_layers(asymmetries(network, None if problem.linear else -1), network)
 
 
 METHOD = Method(

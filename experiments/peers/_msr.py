@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ._networks import Layer, StageNet, worst
+from ._networks import Layer, StageNet, asymmetries
 from ._problem import Problem, Stage
 from ._protocol import Found, Method
 from ._training import Batches, descend
@@ -79,7 +79,7 @@ def search(problem: Problem) -> Found:
         problem.seed,
         steps=problem.steps // 3,
     )
-    return Found(worst(network, problem.names), network)
+    return Found.of_layers(asymmetries(network), network)
 
 
 METHOD = Method("msr", "Zhou 2020", search, "tuned", validation=True, tuned="outer rate, one task")

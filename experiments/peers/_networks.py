@@ -13,12 +13,21 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from ._problem import Part, Problem, Stage
+from ._problem import SHRINK, SLOPE, Part, Problem, Stage
+
+START = 0.1  # of layers that are skipped
 
 
 class Layer(nn.Module):
-    """A linear map (batch, c_in, P) → (batch, c_out, P') given by its matrices."""
+    """A linear map (batch, c_in, P) → (batch, c_out, P') given by its matrices.
+
+    `size_parameters` are the first words of the names of those parameters that its matrices are
+    proportional to.
+    """
+
+    size_parameters: tuple[str, ...] = ("weights", "weight", "filters")
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -27,6 +36,13 @@ class Layer(nn.Module):
     def matrices(self) -> Tensor:
         """W (c_out, c_in, P', P)."""
         raise NotImplementedError
+
+    @torch.no_grad()
+    def shrink(self, factor: float) -> None:
+        """Multiply the matrices with a factor."""
+        for name, parameter in self.named_parameters():
+            if name.split(".")[0] in self.size_parameters:
+                parameter.mul_(factor)
 
     def forward(self, x: Tensor) -> Tensor:
         stage = self.stage
@@ -92,34 +108,48 @@ class PathLayer(Layer):
 
 
 class StageNet(nn.Module):
-    """One layer per stage. Takes x (n, 1, P); gives (n, classes), or (n, P) of a linear problem."""
+    """One layer per stage. Takes x (n, 1, P); gives (n, classes), or (n, P) of a regression.
 
-    def __init__(self, problem: Problem, make: Callable[[Stage], nn.Module]) -> None:
+    Layers of a deep problem start at a tenth of what skips them: larger ones may end with another
+    order of the sites between layers than the teacher's.
+    """
+
+    def __init__(self, problem: Problem, make: Callable[[Stage], Layer]) -> None:
         super().__init__()
-        self.linear = problem.linear
+        self.deep = bool(problem.layers)
         self.layers = nn.ModuleList(make(stage) for stage in problem.stages)
         self.biases = nn.ParameterList(
-            nn.Parameter(torch.zeros(s.c_out, 1), requires_grad=not self.linear)
+            nn.Parameter(torch.zeros(s.c_out, 1), requires_grad=not problem.regression)
             for s in problem.stages
         )
-        self.norms = nn.ModuleList(nn.BatchNorm1d(s.c_out) for s in problem.stages[:-1])
+        self.norms = nn.ModuleList(
+            nn.BatchNorm1d(s.c_out) for s in problem.stages[:-1] if not self.deep
+        )
+        if self.deep:
+            for layer in self.layers:
+                assert isinstance(layer, Layer)
+                layer.shrink(START)
 
     def forward(self, x: Tensor) -> Tensor:
         last = len(self.layers) - 1
+        if self.deep:
+            for i, layer in enumerate(self.layers):
+                x = SHRINK * (x + layer(x))
+                x = x if i == last else F.leaky_relu(x, SLOPE)
+            return x.flatten(1)
         for i, (layer, bias) in enumerate(zip(self.layers, self.biases, strict=True)):
             x = layer(x) + bias
             x = x if i == last else self.norms[i](x).relu()
         return x.flatten(1)
 
 
-def worst(network: StageNet, names: tuple[str, ...], last: int | None = None) -> dict[str, float]:
-    """For each candidate the share of ‖W‖² outside its maps, in the worst layer up to `last`."""
-    numbers = dict.fromkeys(names, 0.0)
+def asymmetries(network: StageNet, last: int | None = None) -> list[dict[str, float]]:
+    """For every layer up to `last` and every candidate, the share of ‖W‖² outside its maps."""
+    found = []
     for layer in list(network.layers)[:last]:
         assert isinstance(layer, Layer)
-        for name, value in layer.stage.asymmetries(layer.matrices().detach()).items():
-            numbers[name] = max(numbers[name], value)
-    return numbers
+        found.append(layer.stage.asymmetries(layer.matrices().detach()))
+    return found
 
 
 class Sites(nn.Module):

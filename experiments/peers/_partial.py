@@ -63,14 +63,13 @@ def train(
     each(-1)
     groups = groups_of(network, alphas, MIXTURE_RATE)
     descend(groups, objective, len(x), problem.seed, steps=problem.steps, each=each)
-    numbers = dict.fromkeys(problem.names, 0.0)
+    numbers = []
     for layer in layers:
         stage, own = layer.stage, layer.mixture.numbers(problem)
-        for name in problem.names:
-            # In this layer, maps that obey m may obey `name`, too, though m does not contain it.
-            value = min(own[m] for m in problem.names if stage.obeys(stage.rows[m], name))
-            numbers[name] = max(numbers[name], value)
-    return Found(numbers, network)
+        # In a layer, maps that obey m may obey another candidate, too, that m does not contain.
+        obeying = {n: [m for m in own if stage.obeys(stage.rows[m], n)] for n in own}
+        numbers.append({n: min(own[m] for m in some) for n, some in obeying.items()})
+    return Found.of_layers(numbers, network)
 
 
 def search(problem: Problem) -> Found:

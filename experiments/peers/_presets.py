@@ -10,7 +10,14 @@ from ._protocol import PeerCase
 from ._tasks import TASKS
 
 # Seeds on which thresholds and rates were chosen, by family of tasks.
-TUNING = {"linear": (900,), "sets": (900, 901), "sequences": (900, 901), "digits": (900,)}
+TUNING = {
+    "linear": (900,),
+    "sets": (900, 901),
+    "sequences": (900, 901),
+    "digits": (900,),
+    "digits16": (),  # thresholds are those of digits
+    "deep": (900,),
+}
 
 
 @dataclass(frozen=True)

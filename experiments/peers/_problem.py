@@ -7,6 +7,13 @@ on all of them (`pool`). `test` decides nothing.
 A linear problem asks which candidate the map from x to y (n, P) commutes with, one of classes which
 candidate leaves the labels (n,) alone. Networks have the `stages` 1 → C → C' → classes: two maps
 between fields and one from fields to numbers. A member's maps are exact (`groupella.bases`).
+
+A deep problem has targets y (n, P), too, and a truth for each of its `layers`: the teacher is
+
+    h ← φ((h + W_l h)/√2), φ a leaky ReLU; in the last layer y = (h + W_l h)/√2.
+
+What skips a layer says which site is which: without it, a permutation between two layers could hide
+the symmetry of both.
 """
 
 from __future__ import annotations
@@ -30,6 +37,7 @@ Predict = Callable[[Tensor], Tensor]
 FREE = "free"
 HELD_OUT = 0.25
 STEPS, LINEAR_STEPS = 200, 600
+SLOPE, SHRINK = 0.3, 2**-0.5  # the leaky ReLU of deep problems; a layer with what skips it
 MOST_MOTIONS = 256  # elements of one candidate that are drawn from
 
 
@@ -118,11 +126,17 @@ class Problem:
     test: Data
     linear: bool
     seed: int
+    layers: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int:
         """Steps of every training."""
-        return LINEAR_STEPS if self.linear else STEPS
+        return LINEAR_STEPS if self.regression else STEPS
+
+    @property
+    def regression(self) -> bool:
+        """Whether targets are numbers: of linear and of deep problems."""
+        return self.linear or bool(self.layers)
 
     @property
     def split(self) -> int:
@@ -147,7 +161,11 @@ class Problem:
     @property
     def true_members(self) -> list[str]:
         """The candidates that the data obey."""
-        return [] if self.truth == NONE else list(self.groups.subgroups(self.truth))
+        return self.below(self.truth)
+
+    def below(self, truth: str) -> list[str]:
+        """The candidates that are obeyed by whatever obeys this one, or "none"."""
+        return [] if truth == NONE else list(self.groups.subgroups(truth))
 
     @property
     def sites(self) -> int:
@@ -155,7 +173,7 @@ class Problem:
 
     @property
     def outputs(self) -> int:
-        return self.sites if self.linear else int(self.pool[1].max()) + 1
+        return self.sites if self.regression else int(self.pool[1].max()) + 1
 
     @cached_property
     def space(self) -> FeatureSpace:
@@ -168,7 +186,9 @@ class Problem:
         sites = self.sites
         if self.linear:
             return [Stage(1, 1, sites, sites, fields)]
-        first, second = (16, 16) if sites <= 32 else (8, 16)
+        if self.layers:
+            return [Stage(1, 1, sites, sites, fields) for _ in self.layers]
+        first, second = (16, 16) if sites <= 32 else (8, 16) if sites <= 64 else (4, 8)
         return [
             Stage(1, first, sites, sites, fields),
             Stage(first, second, sites, sites, fields),
@@ -205,18 +225,18 @@ class Problem:
 
     def loss(self, f: Tensor, y: Tensor) -> Tensor:
         """Mean cross-entropy, or mean squared error."""
-        return F.mse_loss(f, y) if self.linear else F.cross_entropy(f, y)
+        return F.mse_loss(f, y) if self.regression else F.cross_entropy(f, y)
 
     @torch.no_grad()
     def score(self, predict: Predict) -> tuple[float, float]:
-        """Accuracy (linear: R²) and negative log-likelihood (a number) on the test data.
+        """Accuracy (regression: R²) and negative log-likelihood (a number) on the test data.
 
-        The noise of a linear problem is the one most favourable to the method: on data that it
+        The noise of a regression is the one most favourable to the method: on data that it
         was trained on, noise would look smaller.
         """
         x, y = self.test
         f = predict(x)
-        if not self.linear:
+        if not self.regression:
             return float((f.argmax(1) == y).double().mean()), float(F.cross_entropy(f, y))
         error = max(float(((f - y) ** 2).mean()), 1e-9)
         return 1 - error / float(y.var()), 0.5 * math.log(2 * math.pi * math.e * error)

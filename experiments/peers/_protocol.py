@@ -28,17 +28,30 @@ from ._tasks import draw
 from ._thresholds import THRESHOLDS
 
 KINDS = ("right", "wrong", "weaker", "undecided")
-VERSION = 2  # of everything that decides results and is named nowhere else
+DEEP = "deep"
+VERSION = 3  # of everything that decides results and is named nowhere else
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a method found: a number for each candidate, and how to predict."""
+    """What a method found: a number for each candidate, and how to predict.
+
+    `layers` has the numbers of every layer, None for undecided, where a method has them.
+    """
 
     numbers: Mapping[str, float]
     predict: Predict
     undecided: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+    layers: Sequence[Mapping[str, float] | None] = ()
+
+    @classmethod
+    def of_layers(
+        cls, layers: Sequence[Mapping[str, float]], predict: Predict, **more: Any
+    ) -> Found:
+        """A network obeys what all its layers obey: a candidate's number is the largest."""
+        numbers = {name: max(layer[name] for layer in layers) for name in layers[0]}
+        return cls(numbers, predict, layers=layers, **more)
 
 
 @dataclass(frozen=True)
@@ -71,15 +84,18 @@ class Method:
     families: tuple[str, ...] = ()
 
     def applies(self, task: str) -> bool:
+        if family(task) == DEEP and not self.layer_wise:
+            return False
         return not self.families or family(task) in self.families
 
     def threshold(self, task: str) -> float:
-        """The largest number of a candidate that is obeyed."""
-        return 0.5 if self.criterion == "published" else THRESHOLDS[self.name][family(task)]
+        """The largest number of a candidate that is obeyed; for larger digits that of digits."""
+        kind = family(task).removesuffix("16")
+        return 0.5 if self.criterion == "published" else THRESHOLDS[self.name][kind]
 
 
 def family(task: str) -> str:
-    """The kind of task: linear, sets, sequences or digits."""
+    """The kind of task: linear, sets, sequences, digits, digits16 or deep."""
     return task.split("-")[0]
 
 
@@ -132,12 +148,14 @@ class PeerCase:
             if isinstance(found.predict, torch.nn.Module):
                 found.predict.eval()
             accuracy, nll = problem.score(found.predict)
+        truths = problem.layers or (problem.truth,)
+        numbers = found.layers if problem.layers else (None if found.undecided else found.numbers,)
         result = CaseResult(
             part=self.part,
             key=self.key,
-            planted=(problem.truth,),
-            verdicts=(UNDECIDED,),
-            counted=(True,),
+            planted=truths,
+            verdicts=(UNDECIDED,) * len(truths),
+            counted=(True,) * len(truths),
             n=len(problem.pool[0]),
             noise=0.0,
             seed=self.seed,
@@ -145,12 +163,14 @@ class PeerCase:
             details={
                 "method": self.method,
                 "task": self.task,
-                "undecided": found.undecided,
                 "accuracy": accuracy,
                 "nll": nll,
-                "numbers": {k: float(f"{v:.5g}") for k, v in found.numbers.items()},
+                "numbers": [
+                    None if own is None else {k: float(f"{v:.5g}") for k, v in own.items()}
+                    for own in numbers
+                ],
                 "candidates": problem.candidates.as_dict(),
-                "true_members": problem.true_members,
+                "true_members": [problem.below(truth) for truth in truths],
                 **found.details,
             },
         )
@@ -158,14 +178,17 @@ class PeerCase:
 
 
 def judged(result: CaseResult, threshold: float) -> CaseResult:
-    """The same result with the verdict and the outcome at a threshold."""
+    """The same result with verdicts and outcomes at a threshold: one, or one for every layer."""
     details = result.details
-    named = UNDECIDED
-    if not details["undecided"]:
-        candidates = Candidates.from_dict(details["candidates"])
-        named = verdict(details["numbers"], threshold, candidates)
-    kind = outcome(named, result.planted[0], details["true_members"])
-    return replace(result, verdicts=(named,), details={**details, "outcome": kind})
+    candidates = Candidates.from_dict(details["candidates"])
+    named = tuple(
+        UNDECIDED if numbers is None else verdict(numbers, threshold, candidates)
+        for numbers in details["numbers"]
+    )
+    kinds = [
+        outcome(*one) for one in zip(named, result.planted, details["true_members"], strict=True)
+    ]
+    return replace(result, verdicts=named, details={**details, "outcomes": kinds})
 
 
 def finished(cases: Sequence[PeerCase], directory: Path) -> list[CaseResult]:
@@ -181,12 +204,13 @@ def tuned_threshold(results: Sequence[CaseResult]) -> float:
 
     `results` are those of one method on tasks of one family, with the tuning seeds.
     """
-    values = sorted({max(v, 1e-6) for r in results for v in r.details["numbers"].values()})
+    numbers = [own for r in results for own in r.details["numbers"] if own is not None]
+    values = sorted({max(v, 1e-6) for own in numbers for v in own.values()})
     edges = [values[0] / 10, *values, max(1.0, values[-1]) * 2]
     best: tuple[float, float, float] = (-math.inf, 0.0, 0.5)
     for low, high in itertools.pairwise(edges):
         option = math.sqrt(low * high)
-        kinds = [judged(r, option).details["outcome"] for r in results]
+        kinds = [k for r in results for k in judged(r, option).details["outcomes"]]
         score = kinds.count("right") - kinds.count("wrong")
         best = max(best, (score, math.log(high / low), option))
     return best[2]

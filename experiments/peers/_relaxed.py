@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ._networks import PathLayer, StageNet, worst
+from ._networks import PathLayer, StageNet, asymmetries
 from ._problem import Problem, Stage
 from ._protocol import Found, Method
 from ._rpp import path_layers
@@ -58,7 +58,7 @@ def search(problem: Problem) -> Found:
     descend(
         groups_of(network, omegas, OMEGA_RATE), objective, len(x), problem.seed, steps=problem.steps
     )
-    return Found(worst(network, problem.names), network)
+    return Found.of_layers(asymmetries(network), network)
 
 
 METHOD = Method(

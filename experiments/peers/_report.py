@@ -13,12 +13,13 @@ from groupella.experiments.planted import CaseResult, wilson
 from groupella.runs.record import versions
 
 from ._methods import METHODS
-from ._protocol import KINDS, family
+from ._protocol import DEEP, KINDS, family
 from ._tasks import FAMILIES, TASKS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+NUMBERS = ("linear", DEEP)  # families of tasks whose targets are numbers
 COLUMNS = (
     "method",
     "right",
@@ -29,6 +30,8 @@ COLUMNS = (
     "R²",
     "NLL",
     "CPU s",
+    "deep: right layers",
+    "deep: wrong",
     "criterion",
     "set by us",
     "validation data",
@@ -39,15 +42,17 @@ COLUMNS = (
 def headline(results: Sequence[CaseResult]) -> dict[str, dict[str, Any]]:
     """Return counts of verdicts and mean scores of each method, in all and by family of tasks.
 
-    Counts have Wilson intervals. Accuracy is that of classes, R² that of linear tasks, NLL that of
-    one output; seconds are CPU time of a case.
+    Counts have Wilson intervals. Accuracy is that of classes, R² that of linear and deep tasks, NLL
+    that of one output; seconds are CPU time of a case. A verdict on a deep task is one for every
+    layer, which not all methods give: counts in all are without them.
     """
     found = {}
     for name, mine in _by(results, lambda r: str(r.details["method"])).items():
         families = _by(mine, _family)
+        whole = [r for r in mine if _family(r) != DEEP]
         found[name] = {
-            **_counts(mine),
-            **_scores(mine),
+            **_counts(whole),
+            **_scores(whole),
             "families": {
                 kind: {**_counts(some), **_scores(some), "tasks": _tasks(some)}
                 for kind in FAMILIES
@@ -76,10 +81,10 @@ def summary(results: Sequence[CaseResult], preset: str) -> dict[str, Any]:
         "cases": [
             {
                 "key": r.key,
-                "truth": r.planted[0],
-                "verdict": r.verdicts[0],
+                "truth": list(r.planted),
+                "verdict": list(r.verdicts),
                 "seconds": round(r.seconds, 2),
-                **{k: r.details[k] for k in ("outcome", "accuracy", "nll", "numbers")},
+                **{k: r.details[k] for k in ("outcomes", "accuracy", "nll", "numbers")},
             }
             for r in results
         ],
@@ -90,7 +95,8 @@ def ahead(results: Sequence[CaseResult]) -> str:
     """A list of the methods that beat ours, in all and by family of tasks.
 
     A method is ahead in verdicts with more right ones less wrong symmetries, in predictions with a
-    higher accuracy (R² of linear tasks) or a lower NLL; all on the same tasks.
+    higher accuracy (R² of numbers) or a lower NLL; all on the same tasks. "All tasks" is without
+    deep ones.
     """
     found = headline(results)
     if "ours" not in found:
@@ -139,6 +145,7 @@ def markdown_table(results: Sequence[CaseResult]) -> str:
             [
                 f"{name} ({method.reference})",
                 *_cells(h, ("accuracy", "r2", "nll")),
+                *_layers(name, h["families"].get(DEEP)),
                 method.criterion,
                 method.tuned or "–",
                 "yes" if method.validation else "no",
@@ -152,13 +159,13 @@ def family_table(results: Sequence[CaseResult], kind: str) -> str:
     """One row per method, of one family of tasks."""
     from groupella.report import markdown
 
-    score = "r2" if kind == "linear" else "accuracy"
+    score = "r2" if kind in NUMBERS else "accuracy"
     rows = [
         [name, *_cells(h["families"][kind], (score, "nll"))]
         for name, h in headline(results).items()
         if kind in h["families"]
     ]
-    titles = [*COLUMNS[:5], "R²" if kind == "linear" else "accuracy", "NLL", "CPU s"]
+    titles = [*COLUMNS[:5], "R²" if kind in NUMBERS else "accuracy", "NLL", "CPU s"]
     return markdown(titles, rows)
 
 
@@ -170,12 +177,10 @@ def task_table(results: Sequence[CaseResult]) -> str:
     for name, mine in _by(results, lambda r: str(r.details["method"])).items():
         tasks = _by(mine, lambda r: str(r.details["task"]))
         for task, some in tasks.items():
-            wrong = {r.verdicts[0] for r in some if r.details["outcome"] == "wrong"}
-            counts = _tasks(some)[task]
-            cells = [
-                (f"**{verdict}**" if verdict in wrong else verdict) + (f" ×{k}" if k > 1 else "")
-                for verdict, k in counts.items()
-            ]
+            counts: dict[str, int] = defaultdict(int)
+            for r in some:
+                counts[_text(r)] += 1
+            cells = [verdict + (f" ×{k}" if k > 1 else "") for verdict, k in counts.items()]
             rows.append((name, task, ", ".join(cells)))
     names = [n for n in METHODS if any(n == row[0] for row in rows)]
     tasks_seen = [t for t in TASKS if any(t == row[1] for row in rows)]
@@ -193,7 +198,8 @@ def figure(results: Sequence[CaseResult]) -> Figure:
     axes = drawn.subplots()
     shared: dict[tuple[int, int, int], list[str]] = defaultdict(list)
     for name, h in headline(results).items():
-        shared[h["wrong"], h["right"], h["cases"]].append(name)
+        if h["cases"]:
+            shared[h["wrong"], h["right"], h["cases"]].append(name)
     for (k_wrong, k_right, n), names in shared.items():
         wrong, right = k_wrong / n, k_right / n
         bars = [
@@ -236,8 +242,8 @@ def write_summary(
 
 
 def _counts(results: Sequence[CaseResult]) -> dict[str, Any]:
-    kinds = [r.details["outcome"] for r in results]
-    n = len(results)
+    kinds = [kind for r in results for kind in r.details["outcomes"]]
+    n = len(kinds)
     found: dict[str, Any] = {"cases": n, **{kind: kinds.count(kind) for kind in KINDS}}
     for kind in ("right", "wrong"):
         found[f"{kind}_interval"] = [round(v, 4) for v in wilson(found[kind], n)]
@@ -245,10 +251,10 @@ def _counts(results: Sequence[CaseResult]) -> dict[str, Any]:
 
 
 def _scores(results: Sequence[CaseResult]) -> dict[str, float | None]:
-    """Mean accuracy of classes, R² of linear tasks, NLL and CPU seconds."""
+    """Mean accuracy of classes, R² of numbers, NLL and CPU seconds."""
     return {
-        "accuracy": _mean(r.details["accuracy"] for r in results if _family(r) != "linear"),
-        "r2": _mean(r.details["accuracy"] for r in results if _family(r) == "linear"),
+        "accuracy": _mean(r.details["accuracy"] for r in results if _family(r) not in NUMBERS),
+        "r2": _mean(r.details["accuracy"] for r in results if _family(r) in NUMBERS),
         "nll": _mean(r.details["nll"] for r in results),
         "seconds": _mean((r.seconds for r in results), 2),
     }
@@ -261,8 +267,24 @@ def _cells(h: dict[str, Any], scores: Sequence[str]) -> list[str]:
         str(h["weaker"]),
         str(h["undecided"]),
         *(_number(h[k]) for k in scores),
-        f"{h['seconds']:.1f}",
+        _number(h["seconds"], 1),
     ]
+
+
+def _layers(name: str, h: dict[str, Any] | None) -> list[str]:
+    """The cells of a method's verdicts on layers."""
+    method = METHODS[name]
+    if not method.layer_wise:
+        return ["cannot: one verdict", "–"]
+    if not method.applies(DEEP):
+        return ["cannot: cyclic shifts", "–"]
+    return [_share(h[kind], h["cases"]) for kind in ("right", "wrong")] if h else ["–", "–"]
+
+
+def _text(result: CaseResult) -> str:
+    """The verdicts of a case, those that are wrong symmetries in bold."""
+    pairs = zip(result.verdicts, result.details["outcomes"], strict=True)
+    return "; ".join(f"**{v}**" if kind == "wrong" else v for v, kind in pairs)
 
 
 def _tasks(results: Sequence[CaseResult]) -> dict[str, dict[str, int]]:
@@ -270,7 +292,8 @@ def _tasks(results: Sequence[CaseResult]) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for r in results:
         row = found.setdefault(r.details["task"], {})
-        row[r.verdicts[0]] = row.get(r.verdicts[0], 0) + 1
+        named = "; ".join(r.verdicts)
+        row[named] = row.get(named, 0) + 1
     return found
 
 
@@ -292,10 +315,12 @@ def _mean(values: Iterable[float], digits: int = 4) -> float | None:
     return round(sum(found) / len(found), digits) if found else None
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _share(k: int, n: int) -> str:
+    if n == 0:
+        return "–"
     low, high = wilson(k, n)
     return f"{k} of {n} ({100 * low:.0f}–{100 * high:.0f} %)"

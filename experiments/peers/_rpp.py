@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._networks import PathLayer, StageNet, worst
+from ._networks import PathLayer, StageNet, asymmetries
 from ._problem import Part, Problem, Stage
 from ._protocol import Found, Method
 from ._training import descend
@@ -51,7 +51,7 @@ def search(problem: Problem) -> Found:
         return fit + sum(map(penalty, layers), torch.zeros(()))
 
     descend(network.parameters(), objective, len(x), problem.seed, steps=problem.steps)
-    return Found(worst(network, problem.names), network)
+    return Found.of_layers(asymmetries(network), network)
 
 
 def path_layers(network: StageNet) -> list[PathLayer]:

@@ -2,8 +2,11 @@
 
 linear: y = W x + noise on a 5×5 torus, W among the maps of one candidate
 sets, sequences: labels that a network has to learn (`select`'s tasks, sequences of 16 sites)
-digits: real images, scikit-learn's 8×8 digits, moved by p4m and told up to the truth. (Those of
-    `select` are on 16×16 sites and have up to 320 classes: too many for the dense layers here.)
+digits: real images, scikit-learn's 8×8 digits, moved by p4m and told up to the truth
+digits16: those of `select`, the same digits on a torus of 16×16 sites; five of the ten, since dense
+    layers of 256 sites are slow to train
+deep: three layers with skips on a 5×5 torus, each with the maps of a candidate of its own; the
+    plants are those of the planted benchmark
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import torch
 
 from groupella.bases import equivariant_basis, increments
 from groupella.decide import NONE
+from groupella.experiments.planted._presets import PLANTS
 from groupella.experiments.planted._select_tasks import sequences, sets
 from groupella.groups import (
     Element,
@@ -25,6 +29,7 @@ from groupella.groups import (
     cyclic,
     flips,
     line_reflections,
+    named_group,
     p4,
     p4m,
     permutations,
@@ -32,11 +37,12 @@ from groupella.groups import (
     z2,
 )
 
-from ._problem import Problem
+from ._problem import SHRINK, SLOPE, Problem
 
 MEMBERS = ("p4m", "p4", "flips", "z2", "trivial")
 Draw = Callable[[int], Problem]
 SIDE, NOISE = 5, 0.3
+DEEP_NOISE = 0.1
 LENGTH = 16
 USED, TESTED = 1000, 250  # data of sets and sequences
 
@@ -52,22 +58,53 @@ def _linear(planted: str, seed: int, n: int = 100, tests: int = 200) -> Problem:
     """
     rng = np.random.default_rng([seed, MEMBERS.index(planted)])
     groups = GroupSet(z2(), flips(), p4(), p4m())
-    space = groups.space((SIDE, SIDE), 1, "trivial")
-    if planted == "trivial":
-        teacher = rng.standard_normal((space.size, space.size))
-    else:
-        parts = increments({m.name: equivariant_basis(space, space, m) for m in groups})
-        teacher = np.zeros((space.size, space.size))
-        for name in parts.inside(planted):
-            u = rng.standard_normal(parts[name].dim)
-            teacher += parts[name].expand(u / np.linalg.norm(u))
-    teacher *= np.sqrt(space.size) / np.linalg.norm(teacher)
-    inputs = rng.standard_normal((n + tests, space.size))
+    teacher = _map(planted, groups, rng)
+    inputs = rng.standard_normal((n + tests, len(teacher)))
     outputs = inputs @ teacher.T + NOISE * rng.standard_normal(inputs.shape)
     x, y = torch.tensor(inputs[:, None]).float(), torch.tensor(outputs).float()
     truth = _name(planted)
     pool, test = (x[:n], y[:n]), (x[n:], y[n:])
     return Problem(f"linear-{truth}", truth, groups, (SIDE, SIDE), pool, test, True, seed)
+
+
+def _map(planted: str, groups: GroupSet, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """A matrix that keeps the mean square of white inputs, among the maps of a candidate."""
+    space = groups.space((SIDE, SIDE), 1, "trivial")
+    teacher = np.zeros((space.size, space.size))
+    if planted == "trivial":
+        teacher = rng.standard_normal(teacher.shape)
+    else:
+        parts = increments({m.name: equivariant_basis(space, space, m) for m in groups})
+        for name in parts.inside(planted):
+            u = rng.standard_normal(parts[name].dim)
+            teacher += parts[name].expand(u / np.linalg.norm(u))
+    return np.asarray(teacher * np.sqrt(space.size) / np.linalg.norm(teacher))
+
+
+def _deep(planted: tuple[str, ...], seed: int, n: int = 400, tests: int = 200) -> Problem:
+    """White inputs through layers of random maps, each as large as what skips it."""
+    rng = np.random.default_rng([seed, *(MEMBERS.index(m) for m in planted)])
+    groups = GroupSet(z2(), flips(), p4(), p4m())
+    x = h = rng.standard_normal((n + tests, SIDE**2))
+    for number, member in enumerate(planted):
+        h = SHRINK * (h + h @ _map(member, groups, rng).T)
+        if number < len(planted) - 1:
+            h = np.where(h > 0, h, SLOPE * h)
+    y = h + DEEP_NOISE * h.std() * rng.standard_normal(h.shape)
+    inputs, outputs = torch.tensor(x[:, None]).float(), torch.tensor(y).float()
+    layers = tuple(_name(m) for m in planted)
+    # What the last layer does not obey, the whole does not obey: plants never get stricter.
+    return Problem(
+        f"deep-{'-'.join(layers)}",
+        layers[-1],
+        groups,
+        (SIDE, SIDE),
+        (inputs[:n], outputs[:n]),
+        (inputs[n:], outputs[n:]),
+        False,
+        seed,
+        layers,
+    )
 
 
 def _arrays(kind: str, truth: str, seed: int) -> Problem:
@@ -117,6 +154,25 @@ def _digits(obeys: str, seed: int) -> Problem:
     return Problem(f"digits-{truth}", truth, groups, (8, 8), pool, test, False, seed)
 
 
+def _digits16(obeys: str, seed: int) -> Problem:
+    """Moved digits with labels that obey a group, as `select` reads them."""
+    from groupella.data import labelled
+
+    data = labelled(
+        p4m(),
+        named_group(obeys),
+        "digits",
+        keep=[str(d) for d in DIGITS],
+        seed=seed,
+        progress=False,
+    )
+    groups = GroupSet(z2(), flips(), p4(), p4m())
+    lattice = tuple(data.train_x.shape[2:])
+    pool = (data.train_x[:USED].flatten(2).float(), data.train_y[:USED])
+    test = (data.test_x[:TESTED].flatten(2).float(), data.test_y[:TESTED])
+    return Problem(f"digits16-{obeys}", obeys, groups, lattice, pool, test, False, seed)
+
+
 def _coset(g: Element, obeys: str) -> int:
     """The number of the coset K·g of the point group K that labels ignore; or the quadrant."""
     assert isinstance(g, LatticeElement)
@@ -152,8 +208,10 @@ TASKS: dict[str, Draw] = {
     **{f"sets-{t}": partial(_arrays, "sets", t) for t in ("s8", "cyclic8", NONE)},
     **{f"sequences-{t}": partial(_arrays, "sequences", t) for t in ("line_reflections", "z1")},
     **{f"digits-{_name(m)}": partial(_digits, m) for m in MEMBERS},
+    "digits16-p4": partial(_digits16, "p4"),
+    **{f"deep-{'-'.join(_name(m) for m in plant)}": partial(_deep, plant) for plant in PLANTS},
 }
-FAMILIES = ("linear", "sets", "sequences", "digits")
+FAMILIES = ("linear", "sets", "sequences", "digits", "digits16", "deep")
 
 
 @lru_cache(maxsize=2)

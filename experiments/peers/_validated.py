@@ -12,8 +12,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from groupella.decide import verdict
-
 from ._networks import PathLayer, StageNet
 from ._problem import Part, Problem, Stage
 from ._protocol import Found, Method
@@ -42,6 +40,13 @@ def chosen(layers: list[PathLayer]) -> list[Part]:
     return found
 
 
+def outer_gradients(
+    problem: Problem, network: StageNet, alphas: list[nn.Parameter], x: Tensor, y: Tensor
+) -> tuple[Tensor, ...]:
+    """∂L_val/∂α at the present weights: DARTS' gradient of first order."""
+    return torch.autograd.grad(problem.loss(network(x), y), alphas)
+
+
 def search(problem: Problem) -> Found:
     network = StageNet(problem, MixedLayer)
     layers = path_layers(network)
@@ -56,17 +61,15 @@ def search(problem: Problem) -> Found:
 
     def each(_: int) -> None:
         rows = batches.next()
-        gradients = torch.autograd.grad(problem.loss(network(val_x[rows]), val_y[rows]), alphas)
+        gradients = outer_gradients(problem, network, alphas, val_x[rows], val_y[rows])
         for alpha, gradient in zip(alphas, gradients, strict=True):
             alpha.grad = gradient
         outer.step()
 
     descend(weights, objective, len(x), problem.seed, steps=problem.steps, each=each)
     paths = chosen(layers)
-    held = verdict([path.members for path in paths], problem.candidates)
-    obeyed = {m for name in held or () for m in problem.groups.subgroups(name)}
-    numbers = {n: float(n not in obeyed) for n in problem.names}
-    return Found(numbers, network, details={"layers": [path.name for path in paths]})
+    numbers = [{n: float(n not in path.members) for n in problem.names} for path in paths]
+    return Found.of_layers(numbers, network, details={"paths": [path.name for path in paths]})
 
 
 METHOD = Method(

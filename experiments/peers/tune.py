@@ -55,7 +55,7 @@ def tune(directory: Path, tasks: tuple[str, ...] = ("",)) -> dict[str, dict[str,
             if mine:
                 best = float(f"{tuned_threshold(mine):.3g}")
                 found.setdefault(method.name, {})[kind] = best
-                kinds = [judged(r, best).details["outcome"] for r in mine]
+                kinds = [k for r in mine for k in judged(r, best).details["outcomes"]]
                 counts = ", ".join(f"{kinds.count(k)} {k}" for k in sorted(set(kinds)))
                 now = method.threshold(mine[0].details["task"])
                 print(f"{method.name}, {kind}: {now:g}, most favourable {best:g} ({counts})")

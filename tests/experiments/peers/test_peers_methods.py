@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from groupella.experiments.peers import METHODS, Problem
+from groupella.experiments.peers import METHODS, Problem, draw
 from groupella.experiments.peers import _augerino as augerino
 from groupella.experiments.peers import _bayesnas as bayesnas
 from groupella.experiments.peers import _degree as degree
@@ -17,6 +17,7 @@ from groupella.experiments.peers import _lconv as lconv
 from groupella.experiments.peers import _liegan as liegan
 from groupella.experiments.peers import _lila as lila
 from groupella.experiments.peers import _msr as msr
+from groupella.experiments.peers import _ours as ours
 from groupella.experiments.peers import _partial as partial
 from groupella.experiments.peers import _relaxed as relaxed
 from groupella.experiments.peers import _rpp as rpp
@@ -81,6 +82,24 @@ def test_published_criteria_name_the_answer(name: str, truth: str) -> None:
     assert problem.score(found.predict)[0] > 0.95
 
 
+def test_ours_names_the_group_of_a_map_and_imposes_what_is_certain() -> None:
+    problem = draw("linear-p4", 0)
+    found = METHODS["ours"].run(problem)
+    assert found.numbers == {"z2": 0.0, "p4": 0.0, "flips": 1.0, "p4m": 1.0}
+    assert problem.score(found.predict)[0] > 0.88  # 0.92 of the data are no noise
+    assert ours.imposed(problem, ("z2", "p4")) == "p4"
+    assert ours.imposed(problem, ("none",)) == "free"
+
+
+@pytest.mark.slow
+def test_ours_names_the_groups_of_layers() -> None:
+    problem = draw("deep-p4m-p4-none", 0)
+    found = METHODS["ours"].run(problem)
+    named = [verdict(layer, 0.5, problem.candidates) for layer in found.layers if layer]
+    assert named == list(problem.layers)
+    assert problem.score(found.predict)[0] > 0.98
+
+
 def test_partial_distributions_leave_a_group_that_the_data_do_not_obey() -> None:
     """Without a burn-in, q stayed at the largest group and the map explained nothing."""
     problem = ring("none")
@@ -117,9 +136,9 @@ def test_rpp_penalty_is_the_sum_of_decays_times_squares() -> None:
 
 
 def test_bayesnas_update_by_hand() -> None:
-    s, gamma, hessian = torch.tensor([2.0]), torch.tensor([1.0]), torch.tensor([1.0])
+    s, gamma, hessian = torch.tensor([2.0]), torch.tensor([1.0]), torch.tensor([0.01])
     omega, new = bayesnas.update(s, gamma, hessian)
-    # C = 1/(1/1 + 1) = ½, ω = √|1 − ½|, γ = 2/ω
+    # λ = 0.01: C = 1/(1/1 + 1) = ½, ω = √|1 − ½|, γ = 2/ω
     assert float(omega) == pytest.approx(math.sqrt(0.5))
     assert float(new) == pytest.approx(2 / math.sqrt(0.5))
 
@@ -149,6 +168,24 @@ def test_augerino_rewards_width() -> None:
     expected = 0.3 * math.log(6) / math.log(12) + 0.2
     assert float(augerino.width(problem, pi)) == pytest.approx(expected)
     assert augerino.LAMBDA == 0.01
+
+
+def test_augerino_objective_is_the_loss_less_a_hundredth_of_the_width() -> None:
+    problem = ring()
+    network = Averaged(problem, plain_net(problem))
+    with torch.no_grad():
+        network.mixture.alpha.copy_(torch.tensor([1.0, 1e-9, 1e-9]).log())
+    x, y = problem.pool
+    w = next(network.network.parameters())
+    plain = ((x[:, 0] @ w.detach().T - y) ** 2).mean()
+    assert float(augerino.objective(network, x, y).detach()) == pytest.approx(
+        float(plain), rel=1e-5
+    )
+    with torch.no_grad():
+        network.mixture.alpha.copy_(torch.tensor([1e-9, 1e-9, 1.0]).log())
+    f = x[:, 0] @ problem.stages[0].projected(w.detach(), "line_reflections").T
+    expected = float(((f - y) ** 2).mean()) - 0.01
+    assert float(augerino.objective(network, x, y).detach()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_averages_over_a_group_are_those_over_its_elements() -> None:
@@ -285,6 +322,22 @@ def test_validated_layers_mix_by_softmax() -> None:
         layer.alpha.copy_(torch.tensor([0.2, 0.3, 0.5]).log())
     expected = sum(a * layer.path(i) for i, a in enumerate((0.2, 0.3, 0.5)))
     torch.testing.assert_close(layer.matrices(), expected)
+
+
+def test_validated_weights_descend_the_validation_loss() -> None:
+    problem = ring()
+    network = validated.StageNet(problem, validated.MixedLayer)
+    alpha = dict(network.named_parameters())["layers.0.alpha"]
+    x, y = problem.val
+    (found,) = validated.outer_gradients(problem, network, [alpha], x, y)
+    for i in range(len(alpha)):
+        losses = []
+        for step in (-0.01, 0.01):
+            with torch.no_grad():
+                alpha[i] += step
+                losses.append(float(problem.loss(network(x), y)))
+                alpha[i] -= step
+        assert float(found[i]) == pytest.approx((losses[1] - losses[0]) / 0.02, rel=0.02, abs=1e-3)
 
 
 def test_relaxed_amplitudes_and_regulariser() -> None:

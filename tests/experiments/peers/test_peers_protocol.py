@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -12,9 +14,11 @@ from typer.testing import CliRunner
 from groupella.cli.app import app
 from groupella.experiments import peers
 from groupella.experiments.peers import METHODS, PRESETS, TASKS, TUNING, Found, PeerCase, draw, tune
+from groupella.experiments.peers import _rpp as rpp
 from groupella.experiments.peers import _tasks as tasks
+from groupella.experiments.peers._networks import StageNet
 from groupella.experiments.peers._problem import FREE, Problem
-from groupella.experiments.peers._protocol import outcome, tuned_threshold, verdict
+from groupella.experiments.peers._protocol import judged, outcome, tuned_threshold, verdict
 from groupella.experiments.peers._tasks import FAMILIES
 from groupella.experiments.peers._thresholds import THRESHOLDS
 from groupella.experiments.planted import CaseResult
@@ -106,6 +110,70 @@ def test_verdicts_name_the_strictest_candidates_below_the_threshold() -> None:
     assert verdict(numbers, 0.001, candidates) == "none"
 
 
+def test_the_layers_of_a_deep_task_obey_what_its_name_says() -> None:
+    problem = draw("deep-p4m-p4-none", 0)
+    assert problem.layers == ("p4m", "p4", "none")
+    rng = np.random.default_rng([0, 0, 1, 4])  # as the task draws
+    h = rng.standard_normal((600, 25))
+    assert np.allclose(problem.pool[0][:, 0], h[:400], atol=1e-6)
+    members = ("p4m", "p4", "trivial")
+    for number, (member, truth) in enumerate(zip(members, problem.layers, strict=True)):
+        w = tasks._map(member, problem.groups, rng)
+        shares = problem.stages[number].asymmetries(torch.tensor(w).float()[None, None])
+        for name, share in shares.items():
+            assert share < 1e-6 if name in problem.below(truth) else share > 0.2
+        h = (h + h @ w.T) / 2**0.5
+        h = h if number == 2 else np.maximum(h, 0.3 * h)
+    noise = problem.pool[1].numpy() - h[:400]
+    assert noise.std() / h.std() == pytest.approx(0.1, rel=0.02)
+
+
+def test_networks_of_deep_tasks_have_the_skips_of_the_teacher() -> None:
+    problem = draw("deep-p4m-p4-none", 0)
+    network = StageNet(problem, rpp.make)
+    x = problem.pool[0][:5]
+    matrices = [layer.matrices()[0, 0].detach() for layer in network.layers]
+    one = torch.nn.functional.leaky_relu((x[:, 0] + x[:, 0] @ matrices[0].T) / 2**0.5, 0.3)
+    two = torch.nn.functional.leaky_relu((one + one @ matrices[1].T) / 2**0.5, 0.3)
+    expected = (two + two @ matrices[2].T) / 2**0.5
+    torch.testing.assert_close(network(x).detach(), expected, atol=1e-5, rtol=1e-4)
+    # A tenth of a layer that doubles the mean square.
+    size = float((matrices[0] ** 2).sum()) / 25
+    assert size == pytest.approx(0.01 * 2, rel=0.5)
+
+
+def test_larger_digits_are_those_of_select() -> None:
+    problem = draw("digits16-p4", 0)
+    assert problem.lattice == (16, 16)
+    assert problem.outputs == 10  # five digits, and of the motion whether it mirrors
+    assert problem.true_members == ["z2", "p4"]
+    assert len(problem.pool[0]) > 500
+    assert float(problem.pool[0].std()) == pytest.approx(1.0, abs=0.05)
+
+
+def test_verdicts_on_layers_are_judged_one_by_one() -> None:
+    case = result("rpp", "sequences-z1", "z1", z1=0.0, line_reflections=1.0)
+    details = {
+        **case.details,
+        "numbers": [
+            {"z1": 0.0, "line_reflections": 0.1},
+            {"z1": 0.4, "line_reflections": 0.9},
+            None,
+        ],
+        "true_members": [["z1"], ["z1"], []],
+    }
+    planted = ("z1", "z1", "none")
+    case = replace(case, planted=planted, verdicts=planted, counted=(True,) * 3, details=details)
+    found = judged(case, 0.2)
+    assert found.verdicts == ("line_reflections", "none", "undecided")
+    assert found.details["outcomes"] == ["wrong", "weaker", "undecided"]
+
+
+def test_a_network_obeys_what_all_its_layers_obey() -> None:
+    found = Found.of_layers([{"z2": 0.1, "p4": 0.2}, {"z2": 0.0, "p4": 0.9}], lambda x: x)
+    assert found.numbers == {"z2": 0.1, "p4": 0.9}
+
+
 @pytest.mark.parametrize(
     ("found", "kind"),
     [
@@ -128,13 +196,12 @@ def result(method: str, task: str, found: str, **numbers: float) -> CaseResult:
     details = {
         "method": method,
         "task": task,
-        "outcome": outcome(found, truth, true),
-        "undecided": False,
+        "outcomes": [outcome(found, truth, true)],
         "accuracy": 0.5,
         "nll": 1.0,
-        "numbers": numbers,
+        "numbers": [numbers],
         "candidates": candidates,
-        "true_members": true,
+        "true_members": [true],
     }
     return CaseResult("peers", "k", (truth,), (found,), (True,), 9, 0.0, 0, 2.0, details)
 
@@ -192,6 +259,8 @@ def test_presets_have_every_method_on_every_task_that_it_applies_to() -> None:
     assert {c.task for c in cases} == set(TASKS)
     assert {c.seed for c in cases} == {5}
     assert {c.task.split("-")[0] for c in cases if c.method == "lconv"} == {"sets", "sequences"}
+    deep = {c.method for c in cases if c.task.startswith("deep-")}
+    assert deep == {n for n, m in METHODS.items() if m.layer_wise} - {"lconv"}
     tuning = {seed for seeds in TUNING.values() for seed in seeds}
     for preset in PRESETS.values():
         assert not tuning & {c.seed for c in preset.cases()}
@@ -200,7 +269,10 @@ def test_presets_have_every_method_on_every_task_that_it_applies_to() -> None:
 def test_methods_without_a_published_criterion_have_a_threshold_for_each_family() -> None:
     for method in METHODS.values():
         if method.criterion == "tuned":
-            assert set(THRESHOLDS[method.name]) == {f for f in FAMILIES if method.applies(f)}
+            own = {f for f in FAMILIES if method.applies(f) and f != "digits16"}
+            assert set(THRESHOLDS[method.name]) == own
+            if "digits" in own:
+                assert method.threshold("digits16-p4") == THRESHOLDS[method.name]["digits"]
         else:
             assert method.name not in THRESHOLDS
 
@@ -224,7 +296,7 @@ def test_a_case_of_a_method_that_cannot_decide(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(METHODS, "ours", method.__class__("ours", "select", search))
     found = PeerCase("ours", "linear-z2", 0).run(Path())
     assert found.verdicts == ("undecided",)
-    assert found.details["outcome"] == "undecided"
+    assert found.details["outcomes"] == ["undecided"]
 
 
 def test_tuning_finds_the_threshold_between_what_holds_and_what_does_not(
