@@ -61,12 +61,19 @@ class ChannelNorm(nn.Module):
         count = x.numel() // self.space_in.channels
         if count < 2:
             raise ValueError("ChannelNorm needs more than one value per channel in training")
-        found = _Normalise.apply(x, self.weight, self.bias, fibre, self.eps)  # type: ignore[no-untyped-call]
+        # Statistics are those of full precision under autocast, too.
+        device = x.device.type
+        mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        full = x.to(self.weight) if mixed else x
+        if torch.compiler.is_compiling():  # which cannot trace the derivatives of `_Normalise`
+            found = _plainly_normalised(full, self.weight, self.bias, fibre, self.eps)
+        else:
+            found = _Normalise.apply(full, self.weight, self.bias, fibre, self.eps)  # type: ignore[no-untyped-call]
         y, mean, variance = found
         with torch.no_grad():
             self.mean += self.momentum * (mean - self.mean)
             self.variance += self.momentum * (variance * (count / (count - 1)) - self.variance)
-        normalised: Tensor = y
+        normalised: Tensor = y.to(x.dtype)
         return normalised
 
     def affine(self) -> tuple[Tensor, Tensor]:
@@ -171,6 +178,20 @@ class _Normalise(torch.autograd.Function):
         if db is not None:
             dy = dy + db.repeat_interleave(ctx.fibre)
         return _as_features(dy, x), None, None
+
+
+def _plainly_normalised(
+    x: Tensor, weight: Tensor, bias: Tensor, fibre: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `_Normalise` returns, by operations that torch differentiates."""
+    entries = (
+        x.unflatten(1, (-1, fibre)).flatten(3) if x.dim() > 2 else x.view(len(x), -1, fibre, 1)
+    )
+    variance, mean = torch.var_mean(entries, (0, 2, 3), correction=0)
+    scale = weight * (variance + eps).rsqrt()
+    shift = bias - scale * mean
+    y = entries * scale.view(-1, 1, 1) + shift.view(-1, 1, 1)
+    return y.reshape(x.shape), mean.detach(), variance.detach()
 
 
 def _differentiable_backward(
