@@ -26,7 +26,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def is_plain(path: nn.Module) -> bool:
     """Whether a call of the path is its filter's convolution, and nothing else would notice."""
     torus = getattr(path, "padding", "circular") == "circular"
-    return torus and _promises(type(path)) and not is_watched(path)  # type: ignore[arg-type]
+    return torus and _promises(type(path)) and not is_watched(path)
 
 
 def is_watched(path: nn.Module) -> bool:
