@@ -299,12 +299,13 @@ def _check_layers(layers: Symmetry, symmetry: Symmetry, lattice: Lattice) -> Non
         raise ValueError(f"layers must obey a group that contains {symmetry}; {layers} does not")
 
 
-Normalised = TypeVar("Normalised", InvariantNet, Trunk)
+Normalised = TypeVar("Normalised", bound=InvariantNet | Trunk)
 
 
 def fold(network: Normalised) -> Normalised:
     """Return the same function without normalisation: factors and shifts go into the layers."""
-    folded = copy.deepcopy(network).eval()
+    folded = copy.deepcopy(network)
+    folded.eval()
     for number, norm in enumerate(folded.norms):
         if isinstance(norm, ChannelNorm):
             layer = folded.layers[number]

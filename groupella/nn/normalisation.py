@@ -138,7 +138,7 @@ class _OneFactor(torch.autograd.Function):
         return _as_features(y, x), mean, variance
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, scale = ctx.saved_tensors
         g, image, scales = _image(gradients[0]), _image(x), scale.repeat(len(mean))
