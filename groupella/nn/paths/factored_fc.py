@@ -109,7 +109,7 @@ class FactoredFC(nn.Module):
             constant = self.theta1.sum(1) * self.channel_bias.unsqueeze(1)
         if self.point_bias is not None:
             constant = self.point_bias if constant is None else constant + self.point_bias
-        y = y.unflatten(1, (self.theta1.shape[0], -1))
+        y = y.view(len(x), self.theta1.shape[0], -1)
         y = y if constant is None else y + constant
         return y.reshape(x.shape[0], *self.space_out.shape)
 
