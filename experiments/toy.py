@@ -92,6 +92,7 @@ PAPER_TRAINING: dict[str, Any] = {
     "update_every": 5,
     "hyper_steps": 1,
     "curvature_subset": None,
+    "curvature_samples": None,
     "prune_from": None,
 }
 FAST: dict[str, Any] = {

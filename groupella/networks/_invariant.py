@@ -25,7 +25,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ from groupella.nn.standardise import InUnits, Standardise
 from groupella.nn.turning import Disc
 
 from ._recipe import remembered
+from ._trunk import Trunk
 from ._turning import turning_layers
 
 WIDTH = 32
@@ -298,9 +299,13 @@ def _check_layers(layers: Symmetry, symmetry: Symmetry, lattice: Lattice) -> Non
         raise ValueError(f"layers must obey a group that contains {symmetry}; {layers} does not")
 
 
-def fold(network: InvariantNet) -> InvariantNet:
+Normalised = TypeVar("Normalised", bound=InvariantNet | Trunk)
+
+
+def fold(network: Normalised) -> Normalised:
     """Return the same function without normalisation: factors and shifts go into the layers."""
-    folded = copy.deepcopy(network).eval()
+    folded = copy.deepcopy(network)
+    folded.eval()
     for number, norm in enumerate(folded.norms):
         if isinstance(norm, ChannelNorm):
             layer = folded.layers[number]

@@ -58,11 +58,12 @@ def recipe(network: nn.Module) -> dict[str, Any]:
 def made_from(content: Mapping[str, Any]) -> nn.Module:
     """Return the network of a recipe, freshly initialised, in evaluation mode."""
     from ._invariant import InvariantNet, fold
+    from ._trunk import Trunk
 
     arguments = {name: _value(plain) for name, plain in content["arguments"].items()}
     network = MAKERS[content["maker"]](**arguments)
     if content["folded"]:
-        assert isinstance(network, InvariantNet)
+        assert isinstance(network, InvariantNet | Trunk)
         network = fold(network)
     return network.eval()
 

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.autograd.function import once_differentiable
 
 from groupella.groups import FeatureSpace
 from groupella.nn.circular import stacked
@@ -32,12 +34,22 @@ class ChannelNorm(nn.Module):
         The features, whose entries the ambient group must permute.
     momentum, eps
         As in `torch.nn.BatchNorm2d`.
+    shared
+        One factor for all channels, from the mean of their variances. It changes no choice of a
+        phase, so it also folds into layers with a stride.
     """
 
     mean: Tensor
     variance: Tensor
 
-    def __init__(self, space: FeatureSpace, momentum: float = 0.1, eps: float = 1e-5) -> None:
+    def __init__(
+        self,
+        space: FeatureSpace,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+        *,
+        shared: bool = False,
+    ) -> None:
         super().__init__()
         if not permutes_entries(space):
             raise ValueError(
@@ -46,10 +58,11 @@ class ChannelNorm(nn.Module):
             )
         self.space_in = self.space_out = space
         self.momentum, self.eps = momentum, eps
-        self.weight = nn.Parameter(torch.ones(space.channels))
+        self.shared, factors = shared, 1 if shared else space.channels
+        self.weight = nn.Parameter(torch.ones(factors))
         self.bias = nn.Parameter(torch.zeros(space.channels))
         self.register_buffer("mean", torch.zeros(space.channels))
-        self.register_buffer("variance", torch.ones(space.channels))
+        self.register_buffer("variance", torch.ones(factors))
 
     def forward(self, x: Tensor) -> Tensor:
         self.space_in.check(x)
@@ -61,21 +74,93 @@ class ChannelNorm(nn.Module):
         count = x.numel() // self.space_in.channels
         if count < 2:
             raise ValueError("ChannelNorm needs more than one value per channel in training")
-        found = _Normalise.apply(x, self.weight, self.bias, fibre, self.eps)  # type: ignore[no-untyped-call]
+        # Statistics are those of full precision under autocast, too.
+        device = x.device.type
+        mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        full = x.to(self.weight) if mixed else x
+        if self.shared:
+            found = _with_one_factor(full, self.weight, self.bias, fibre, self.eps)
+        elif torch.compiler.is_compiling():  # which cannot trace the derivatives of `_Normalise`
+            found = _plainly_normalised(full, self.weight, self.bias, fibre, self.eps)
+        else:
+            found = _Normalise.apply(full, self.weight, self.bias, fibre, self.eps)  # type: ignore[no-untyped-call]
         y, mean, variance = found
         with torch.no_grad():
             self.mean += self.momentum * (mean - self.mean)
             self.variance += self.momentum * (variance * (count / (count - 1)) - self.variance)
-        normalised: Tensor = y
+        normalised: Tensor = y.to(x.dtype)
         return normalised
 
     def affine(self) -> tuple[Tensor, Tensor]:
         """Factor and shift of each channel in evaluation."""
         factor = self.weight / (self.variance + self.eps).sqrt()
-        return factor, self.bias - factor * self.mean
+        return factor.expand_as(self.mean), self.bias - factor * self.mean
 
     def extra_repr(self) -> str:
         return f"{self.space_in.shape}"
+
+
+def _with_one_factor(
+    x: Tensor, weight: Tensor, bias: Tensor, fibre: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise x with the means of the channels and one factor for all of them."""
+    is_plain = not (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or x.is_meta
+    )
+    if fibre > 1 or not is_plain:
+        return _plainly_normalised(x, weight, bias, fibre, eps)
+    found: tuple[Tensor, Tensor, Tensor] = _OneFactor.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _OneFactor(torch.autograd.Function):
+    """y_c = k (x_c − μ_c) + b_c with k = w / σ and σ² the mean of the channels' variances, + ε.
+
+    With g the gradient of y and m the number of values of x,
+
+        ∂x = k (g − ḡ_c) − w σ⁻³ (Σ g (x − μ)) (x − μ) / m.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        image = _image(x)
+        mean, variances = _statistics(image)
+        variance = variances.mean(0, keepdim=True)
+        scale = (variance + eps).rsqrt()
+        ctx.mark_non_differentiable(mean, variance)
+        ctx.save_for_backward(x, weight, mean, scale)
+        y = _affine(image, (weight * scale).expand_as(mean), bias, 1, mean)
+        return _as_features(y, x), mean, variance
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, scale = ctx.saved_tensors
+        g, image, scales = _image(gradients[0]), _image(x), scale.repeat(len(mean))
+        _, inner, total = torch.ops.aten.native_batch_norm_backward(
+            g,
+            image,
+            torch.ones_like(mean),
+            None,
+            None,
+            mean,
+            scales,
+            True,
+            0.0,
+            [False, True, True],
+        )
+        along = inner.sum(0, keepdim=True)  # Σ g (x − μ) / σ
+        factor = weight * scale
+        slope = (-factor * scale * along / x.numel()).repeat(len(mean))
+        level = -factor * total / (x.numel() // len(mean))
+        gx = _affine(image, slope, level, 1, mean)
+        gx.addcmul_(g, factor.view(1, 1, 1, 1))
+        return _as_features(gx, x), along, total, None
 
 
 def _statistics(image: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,6 +258,20 @@ class _Normalise(torch.autograd.Function):
         return _as_features(dy, x), None, None
 
 
+def _plainly_normalised(
+    x: Tensor, weight: Tensor, bias: Tensor, fibre: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `_Normalise` returns, by operations that torch differentiates."""
+    entries = x.reshape(len(x), -1, fibre, x.shape[2:].numel())
+    variance, mean = torch.var_mean(entries, (0, 2, 3), correction=0)
+    if len(weight) < len(mean):
+        variance = variance.mean(0, keepdim=True)
+    scale = weight * (variance + eps).rsqrt()
+    shift = bias - scale * mean
+    y = entries * scale.view(-1, 1, 1) + shift.view(-1, 1, 1)
+    return y.reshape(x.shape), mean.detach(), variance.detach()
+
+
 def _differentiable_backward(
     g: Tensor, x: Tensor, weight: Tensor, fibre: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -210,8 +309,8 @@ def _spread(fibre: int, *values: Tensor) -> tuple[Tensor, ...]:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """x as rows (N·sites, C·F)."""
-    return x.movedim(1, -1).reshape(-1, x.shape[1])
+    """x as rows (N·sites, C·F), contiguous: torch's kernels are wrong if layouts are mixed."""
+    return x.movedim(1, -1).reshape(-1, x.shape[1]).contiguous()
 
 
 def _centred(rows: Tensor, fibre: int, eps: float) -> tuple[Tensor, Tensor]:

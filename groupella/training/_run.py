@@ -136,7 +136,7 @@ class Run:
         nor does a time limit, so that even the shortest one makes progress.
         """
         settings, processes, n = self.settings, self.processes, self.examples.n
-        samples, seed = settings.curvature_samples, derived_seed(settings.seed, "mc", epoch)
+        samples, seed = settings.columns(self._classes()), derived_seed(settings.seed, "mc", epoch)
         before = global_states()
 
         def check() -> None:
@@ -159,6 +159,13 @@ class Run:
             mode=exact() if samples is None else mc(samples, seed),
             approximation=settings.approximation,
         )
+
+    def _classes(self) -> int | None:
+        """The number of classes, None if the outputs are none."""
+        if not self.evidence.likelihood.has_classes:
+            return None
+        with torch.no_grad(), evaluation(self.network):
+            return int(self.network(self.examples.get(torch.arange(1))[0]).shape[-1])
 
     def _gradient(self, indices: Tensor, batch: int) -> tuple[float, float]:
         """Leave ∇ of the mean −log p over the global batch in `.grad`; return Σ −log p and the

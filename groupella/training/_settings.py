@@ -16,6 +16,7 @@ from ._optimisers import Schedule
 Method = Literal["map", "adam", "fixed_point", "linearised"]
 PriorStep = Literal["proximal", "gradient"]
 HyperMode = Literal["evidence", "map"]
+FEW_CLASSES, MANY_COLUMNS = 20, 8  # exact up to so many; Monte-Carlo columns above
 LARGEST_SEED = (1 << 63) - 1
 
 
@@ -53,7 +54,8 @@ class Settings:
         for all. Precisions do not depend on it, unless noise is learned or by "linearised", which
         uses all. The evidence at the end is that of all data.
     curvature_samples
-        Number of Monte-Carlo columns, None for exact curvature.
+        Number of Monte-Carlo columns, None for exact curvature. "auto" is exact up to 20 classes
+        and takes 8 columns above, where the choice of the subset matters more.
     approximation
         "expand" or "reduce"; see `groupella.curvature.approximations`.
     curvature_batch
@@ -82,7 +84,7 @@ class Settings:
     network_hyper: HyperMode = "evidence"
     curvature_subset: int | None = 400
     fit_subset: int | None = 5000
-    curvature_samples: int | None = None
+    curvature_samples: int | Literal["auto"] | None = "auto"
     approximation: str = "expand"
     curvature_batch: int = 200
     patience: int | None = None
@@ -98,9 +100,12 @@ class Settings:
         require_seed(self.seed)
         for name in ("lr", "hyper_lr"):
             require_positive(name, getattr(self, name))
-        for name in ("clip", "curvature_subset", "fit_subset", "curvature_samples", "patience"):
+        for name in ("clip", "curvature_subset", "fit_subset", "patience"):
             value = getattr(self, name)
             require(value is None or value > 0, name, "positive or None", value)
+        m = self.curvature_samples
+        known = m is None or m == "auto" or (not isinstance(m, str) and m > 0)
+        require(known, "curvature_samples", 'positive, None or "auto"', m)
         part = self.prune_from
         require(part is None or 0 <= part <= 1, "prune_from", "between 0 and 1, or None", part)
         for name, choices in _CHOICES.items():
@@ -123,6 +128,12 @@ class Settings:
     def prunes_after(self, epoch: int) -> bool:
         """Whether the update after `epoch` also removes paths."""
         return self.prune_from is not None and epoch + 1 >= self.prune_from * self.epochs
+
+    def columns(self, classes: int | None) -> int | None:
+        """The number of Monte-Carlo columns for that many classes, None for exact curvature."""
+        if self.curvature_samples == "auto":
+            return MANY_COLUMNS if (classes or 0) > FEW_CLASSES else None
+        return self.curvature_samples
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary."""
@@ -151,6 +162,7 @@ class Settings:
             "hyper_lr": 0.1,
             "prune_from": None,
             "curvature_subset": None,
+            "curvature_samples": None,
             "fit_subset": None,
         }
         return cls(**{**protocol, **changes})

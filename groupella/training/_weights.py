@@ -38,12 +38,14 @@ TINY_FIRST, TINY_SECOND = 1e8, 10.0
 class Adam:
     """Adam by the kernel of `torch.optim.Adam(fused=True)`, with the same bits and state.
 
-    `torch.optim` imports torch's compiler, which takes longer than many a training.
+    `torch.optim` imports torch's compiler, which takes longer than many a training. Steps are also
+    counted here, per parameter: to read a tensor is to wait for its device.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters = list(parameters)
         self.state: dict[Tensor, dict[str, Tensor]] = {}
+        self.counts: dict[Tensor, int] = {}
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
@@ -56,6 +58,8 @@ class Adam:
             states = [self.state.get(p) or self._started(p) for p in parameters]
             steps = [s["step"] for s in states]
             torch._foreach_add_(steps, 1.0)
+            for p in parameters:
+                self.counts[p] += 1
             torch._fused_adam_(
                 parameters,  # type: ignore[arg-type]
                 [p.grad for p in parameters if p.grad is not None],
@@ -73,6 +77,7 @@ class Adam:
             )
 
     def _started(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        self.counts[parameter] = 0
         self.state[parameter] = {
             "step": torch.zeros((), device=parameter.device),
             "exp_avg": torch.zeros_like(parameter),
@@ -87,13 +92,14 @@ class Adam:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back a state, this one's or torch's."""
-        self.state = {}
+        self.state, self.counts = {}, {}
         for index, values in state["state"].items():
             parameter = self.parameters[index]
             self.state[parameter] = {
                 key: value.to(parameter.device, torch.float32 if key == "step" else parameter.dtype)
                 for key, value in values.items()
             }
+            self.counts[parameter] = int(values["step"])
 
 
 class WeightStep:
@@ -138,7 +144,7 @@ class WeightStep:
     @property
     def _steps(self) -> int:
         """Steps so far, including those before the run was resumed."""
-        return max((int(state["step"]) for state in self.optimiser.state.values()), default=0)
+        return max(self.optimiser.counts.values(), default=0)
 
     def _flush(self) -> None:
         for parameter, state in self.optimiser.state.items():
@@ -154,7 +160,8 @@ class WeightStep:
         states = [self.optimiser.state[p] for p in weights]
         moments: list[Tensor] = [s["exp_avg_sq"] for s in states]
         # Adam's bias correction: v is too small by 1 − β₂ᵗ in its first steps.
-        corrections = [math.sqrt(1.0 - BETAS[1] ** float(s["step"])) for s in states]
+        counts = (self.optimiser.counts[p] for p in weights)
+        corrections = [math.sqrt(1.0 - BETAS[1] ** float(n)) for n in counts]
         small = []
         for i, (weight, moment) in enumerate(zip(weights, moments, strict=True)):
             if not _is_large(weight, moment):

@@ -25,7 +25,8 @@ from groupella.groups import (
     trivial,
     z2,
 )
-from groupella.networks import Trunk, trunk
+from groupella.networks import Trunk, fold, made_from, recipe, trunk
+from groupella.nn.normalisation import ChannelNorm
 from groupella.testing import assert_equivariant, equivariance_error
 
 SHORT = ((1, 1), (2, 2), (2, 2))
@@ -247,3 +248,23 @@ def test_bad_inputs() -> None:
         network(torch.randn(1, 1, 8, 8))
     with pytest.raises(TypeError, match="floating-point"):
         network(torch.zeros(1, 3, 8, 8, dtype=torch.long))
+
+
+@pytest.mark.parametrize("groups", [GroupSet(trivial(), z2()), GroupSet(z2(), p4())], ids=str)
+def test_normalisation_folds_into_strided_layers_exactly(groups: GroupSet) -> None:
+    torch.manual_seed(0)
+    network = every_path_on(trunk(groups, alpha=2, image_size=8, blocks=SHORT, normalise=True))
+    network, x = network.double().train(), 3 + torch.randn(6, 3, 8, 8, dtype=torch.float64)
+    for norm in network.norms:
+        norm.weight.data.fill_(-1.3)
+        norm.bias.data.normal_()
+    for _ in range(3):
+        network(x)
+    folded = fold(network.eval())
+    assert not any(isinstance(m, ChannelNorm) for m in folded.modules())
+    torch.testing.assert_close(folded(x), network(x), rtol=1e-11, atol=1e-11)
+    for name in [member.name for member in groups if not member.is_trivial]:
+        assert_equivariant(folded.strict(name), folded.space_in, None, groups[name])
+    again = made_from(recipe(folded)).double()
+    again.load_state_dict(folded.state_dict())
+    assert torch.equal(again(x), folded(x))

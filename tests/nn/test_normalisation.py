@@ -78,6 +78,69 @@ def test_values_gradients_and_statistics_are_those_of_torch(
     torch.testing.assert_close(x * factor.view(-1, *sites) + shift.view(-1, *sites), expected)
 
 
+LAYOUTS = {
+    "channels first": lambda t: t.contiguous(),
+    "channels last": lambda t: t.contiguous(memory_format=torch.channels_last),
+    "channels slowest": lambda t: t.transpose(0, 1).contiguous().transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("gradient", LAYOUTS)
+@pytest.mark.parametrize("values", LAYOUTS)
+def test_layouts_may_differ_between_values_and_gradients(values: str, gradient: str) -> None:
+    norm, theirs = pair(z2(), (4, 6))
+    x, target = LAYOUTS[values](features(norm)), torch.randn(6, 3, 4, 6, dtype=torch.float64)
+    one, other = x.detach().requires_grad_(), x.detach().contiguous().requires_grad_()
+    shared = ChannelNorm(norm.space_in, shared=True).double()
+    layout = LAYOUTS[gradient](target)
+    mine = torch.autograd.grad(norm(one), [one, norm.weight, norm.bias], layout)
+    truth = torch.autograd.grad(theirs(other), [other, theirs.weight, theirs.bias], target)
+    for a, b in zip(mine, truth, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-11)
+    mine = torch.autograd.grad(shared(one), [one, shared.weight, shared.bias], layout)
+    truth = torch.autograd.grad(one_factor(shared, other), [other, *shared.parameters()], target)
+    for a, b in zip(mine, truth, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-11)
+
+
+def one_factor(norm: ChannelNorm, x: Tensor) -> Tensor:
+    """The definition, for features with one fibre component or more."""
+    fibre = norm.space_in.fibre_size
+    channels = as_sites(x, fibre)
+    mean = channels.mean((0, 2), keepdim=True)
+    scale = ((channels - mean).square().mean() + norm.eps).sqrt()
+    y = norm.weight * (channels - mean) / scale + norm.bias.view(-1, 1)
+    return y.reshape(x.shape)
+
+
+@pytest.mark.parametrize(("symmetry", "lattice"), CASES)
+def test_one_factor_for_all_channels_follows_its_definition(
+    symmetry: Symmetry, lattice: tuple[int, ...]
+) -> None:
+    norm = ChannelNorm(GroupSet(symmetry).space(lattice, 3), shared=True, momentum=1.0).double()
+    with torch.no_grad():
+        norm.weight.fill_(1.7)
+        norm.bias.normal_()
+    x, target = features(norm).requires_grad_(), torch.randn(6, *norm.space_in.shape).double()
+    y, expected = norm(x), one_factor(norm, x)
+    torch.testing.assert_close(y, expected, rtol=1e-12, atol=1e-12)
+    mine, truth = (
+        torch.autograd.grad(z, [x, norm.weight, norm.bias], target) for z in (y, expected)
+    )
+    for a, b in zip(mine, truth, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-11)
+    norm.eval()  # with momentum 1 the statistics are those of x; the variance is unbiased
+    count = x.numel() // 3
+    values, average = (
+        t.detach()
+        - norm.bias.repeat_interleave(norm.space_in.fibre_size)
+        .view(-1, *[1] * len(lattice))
+        .detach()
+        for t in (norm(x), y)
+    )
+    torch.testing.assert_close(values, average * ((count - 1) / count) ** 0.5, rtol=1e-5, atol=1e-5)
+
+
 def test_gradients_of_both_orders_are_those_of_finite_differences() -> None:
     norm = ChannelNorm(GroupSet(p4()).space((2, 2), 2)).double()
     x = torch.randn(3, *norm.space_in.shape, dtype=torch.float64, requires_grad=True)

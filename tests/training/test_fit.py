@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from groupella.curvature import KroneckerBlock, curvature
+from groupella.curvature import KroneckerBlock, curvature, mc
 from groupella.evidence import Evidence, JitterWarning, NonFiniteError, Prior
 from groupella.evidence import _spectrum as spectrum_module
 from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian
@@ -139,6 +139,29 @@ def test_noise_is_learned_from_a_part_of_the_data() -> None:
         progress=False,
     )
     assert result.evidence.noise == pytest.approx(0.3, rel=0.1)
+
+
+def test_many_classes_are_sampled_by_default_and_few_are_exact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    modes = []
+
+    def watched(*args: Any, mode: Any, **options: Any) -> Any:
+        modes.append(mode)
+        return curvature(*args, mode=mode, **options)
+
+    monkeypatch.setattr("groupella.evidence._evidence.curvature", watched)
+    for classes, samples in ((20, "auto"), (21, "auto"), (21, None), (2, 3)):
+        x = torch.randn(60, 4)
+        fit(
+            nn.Linear(4, classes),
+            (x, torch.arange(60) % classes),
+            epochs=1,
+            curvature_samples=samples,
+            progress=False,
+        )
+    found = [mode.m if isinstance(mode, mc) else None for mode in modes]
+    assert found == [None, None, 8, 8, None, None, 3, 3]  # in an update, and at the end
 
 
 def test_map_keeps_precisions_and_needs_no_updates() -> None:
@@ -390,6 +413,8 @@ def test_bad_labels_in_a_dataset_are_refused_when_they_come() -> None:
         {"clip": 0.0},
         {"burn_in": -1},
         {"prior_step": "none"},
+        {"curvature_samples": 0},
+        {"curvature_samples": "many"},
     ],
 )
 def test_bad_settings_are_refused(change: dict[str, Any]) -> None:

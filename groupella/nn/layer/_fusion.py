@@ -10,7 +10,7 @@ called; those passes stay separate.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 def is_plain(path: nn.Module) -> bool:
     """Whether a call of the path is its filter's convolution, and nothing else would notice."""
     torus = getattr(path, "padding", "circular") == "circular"
-    return torus and _promises(type(path)) and not is_watched(path)  # type: ignore[arg-type]
+    return torus and _promises(type(path)) and not is_watched(path)
 
 
 def is_watched(path: nn.Module) -> bool:
@@ -71,9 +71,19 @@ def accumulate(y: Tensor, other: Tensor) -> Tensor:
     return y.add_(other)
 
 
-@lru_cache(maxsize=1024)
+_kept: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
 def _promises(kind: type) -> bool:
     """Whether the class keeps what `Convolution` says: no `forward` is newer than its filter."""
+    if torch.compiler.is_compiling():
+        return _keeps(kind)
+    if kind not in _kept:
+        _kept[kind] = _keeps(kind)
+    return _kept[kind]
+
+
+def _keeps(kind: type) -> bool:
     where = [_definer(kind, name) for name in ("filter", "filter_bias", "forward")]
     if None in where or _definer(kind, "__call__") is not nn.Module:
         return False

@@ -27,13 +27,16 @@ def rescale(layer: ResidualPathway, factor: Tensor, shift: Tensor) -> None:
     Raises
     ------
     ValueError
-        If the layer has no bias, biases that its channels share (`paper_biases`), or a stride:
-        factors would change which phase is the largest.
+        If the layer has no bias, or biases that its channels share (`paper_biases`), or a stride
+        and factors that differ: they would change which phase is the largest.
     """
     if layer.bias is None:
         raise ValueError("rescale needs a layer with a bias of its own (bias=True)")
-    if layer.pool is not None:
-        raise ValueError("rescale needs a layer with stride 1: factors change the choice of phase")
+    if layer.pool is not None and not bool((factor == factor[0]).all()):
+        raise ValueError(
+            "rescale needs a layer with stride 1, or equal factors: others change the choice of "
+            "phase"
+        )
     if any(getattr(path, "point_bias", None) is not None for path in layer.paths.values()):
         raise ValueError("a bias that channels share (paper_biases of F-FC) cannot be rescaled")
     vectors = layer._vectors.like(shift).double().reshape(layer._vectors.shape[0], -1)

@@ -78,6 +78,8 @@ def take_phase(x: Tensor, phase: Tensor, stride: int = 2) -> Tensor:
 
 def take_sites(x: Tensor, index: Tensor) -> Tensor:
     """The sites index[n] of sample n: (batch, channels, *lattice), (batch, p) to (batch, C, p)."""
+    if torch.compiler.is_compiling():  # which cannot trace the derivatives of `_Take`
+        return x.flatten(2).gather(2, index.unsqueeze(1).expand(-1, x.shape[1], -1))
     taken: Tensor = _Take.apply(x, index)  # type: ignore[no-untyped-call]
     return taken
 

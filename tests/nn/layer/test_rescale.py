@@ -95,6 +95,17 @@ def test_paths_with_biases_of_their_own() -> None:
     check(randomised(ResidualPathway(SPACE, TARGET, GROUPS, given)))
 
 
+@pytest.mark.parametrize("paths", ["CONV", "F-FC+CONV", "FC+CONV"])
+def test_equal_factors_keep_the_phase_of_a_stride(paths: str) -> None:
+    target = GROUPS.space((2, 2), 3)
+    layer = randomised(ResidualPathway(SPACE, target, GROUPS, paths, stride=2))
+    x, shift = torch.randn(5, *SPACE.shape, dtype=torch.float64), torch.randn(3).double()
+    before = layer(x).unflatten(1, (3, -1))
+    rescale(layer, torch.full((3,), -1.3, dtype=torch.float64), shift)
+    expected = (-1.3 * before + shift.view(3, *[1] * 3)).flatten(1, 2)
+    torch.testing.assert_close(layer(x), expected, rtol=1e-12, atol=1e-12)
+
+
 def partly() -> Any:
     """A fibre with an invariant vector that is not constant."""
     group = SPACE.fibre.representation.group
