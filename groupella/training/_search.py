@@ -40,7 +40,7 @@ from groupella.decide import (
     verdict,
     verdict_text,
 )
-from groupella.evidence import Prior, exact_evidence, joint_size
+from groupella.evidence import ExactEvidence, Prior, exact_evidence, joint_size
 from groupella.evidence.likelihoods import Likelihood
 from groupella.nn.layer import strictest
 
@@ -275,7 +275,7 @@ def _impose(
     if place is not None:
         _note(place, trained, dead, [])
 
-    def train(out: list[str], name: str) -> Fit:
+    def train(out: list[str], name: str) -> _Weighed:
         return _again(trained, out, data, search, _below(place, file_name(name)), progress)
 
     def against(name: str, spared: Collection[str] = ()) -> list[str]:
@@ -285,7 +285,7 @@ def _impose(
 
     kept = train(dead, "with")
     imposed = {name: train(against(name), f"without-{name}") for name in names}
-    gains = {name: _gain(kept, one, data, search) for name, one in imposed.items()}
+    gains = {name: _gain(kept, one) for name, one in imposed.items()}
     least = max(nats, max(gain for gain, _, _ in gains.values()) - nats)
     chosen = next((n for n in names if gains[n][2] and gains[n][0] >= least), None)
     trials = [Trial(None, name, *gains[name], name == chosen) for name in names]
@@ -296,11 +296,12 @@ def _impose(
         mine = [p.path for p in layer.paths if p.alive and chosen not in p.members]
         if mine:
             spared = train(against(chosen, [layer.layer]), f"sparing-{layer.layer}")
-            gain, factored, is_exact = _gain(spared, imposed[chosen], data, search)
+            gain, factored, is_exact = _gain(spared, imposed[chosen])
             out = gain > -nats
             trials.append(Trial(layer.layer, " + ".join(mine), gain, factored, is_exact, out))
             needy += [] if out else [layer.layer]
-    return train(against(chosen, needy), "spared") if needy else imposed[chosen], trials
+    best = train(against(chosen, needy), "spared") if needy else imposed[chosen]
+    return best.fit, trials
 
 
 def _is_shared(found: Selection, name: str) -> bool:
@@ -314,15 +315,26 @@ def _selection(trained: Fit, search: Search) -> Selection:
     return trained.selection(rule=search.rule)
 
 
-def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, float, bool]:
+@dataclass(frozen=True)
+class _Weighed:
+    """A fit and its exact evidence, None if the network is too large for it."""
+
+    fit: Fit
+    exact: ExactEvidence | None
+
+    @classmethod
+    def of(cls, fit: Fit, data: Data, search: Search) -> _Weighed:
+        if joint_size(fit.evidence) > MOST_EXACT:
+            return cls(fit, None)
+        return cls(fit, exact_evidence(fit.evidence, data, subset=search.subset))
+
+
+def _gain(before: _Weighed, after: _Weighed) -> tuple[float, float, bool]:
     """The gain in evidence, the same by factored curvature, and whether the first is exact."""
-    factored = after.log_evidence - before.log_evidence
-    size = max(joint_size(one.evidence) for one in (before, after))
-    if size > MOST_EXACT:
+    factored = after.fit.log_evidence - before.fit.log_evidence
+    first, second = before.exact, after.exact
+    if first is None or second is None:
         return factored, factored, False
-    first, second = (
-        exact_evidence(one.evidence, data, subset=search.subset) for one in (before, after)
-    )
     is_exact = set(first.factored) == set(second.factored)
     return second.log_evidence - first.log_evidence, factored, is_exact
 
@@ -343,9 +355,9 @@ def _try(
         _note(directory, trained, dead, mine)
     kept = _again(trained, dead, data, search, _below(directory, "with"), progress)
     without = _again(trained, dead + mine, data, search, _below(directory, "without"), progress)
-    gain, factored, is_exact = _gain(kept, without, data, search)
+    gain, factored, is_exact = _gain(kept, without)
     out = gain > -search.rule.settled_nats
-    return Trial(*doubtful, gain, factored, is_exact, out), without if out else kept
+    return Trial(*doubtful, gain, factored, is_exact, out), (without if out else kept).fit
 
 
 def _again(
@@ -355,12 +367,13 @@ def _again(
     search: Search,
     directory: Path | None,
     progress: bool,
-) -> Fit:
-    """Continue training without some prior groups, as trials do."""
+) -> _Weighed:
+    """Continue training without some prior groups, as trials do, and weigh the result."""
     settings = replace(
         trained.settings, epochs=search.again, lr=search.again_lr, burn_in=1, prune_from=None
     )
-    return _train_on(trained, out, data, settings, directory, progress)
+    on = _train_on(trained, out, data, settings, directory, progress)
+    return _Weighed.of(on, data, search)
 
 
 def _doubtful(
