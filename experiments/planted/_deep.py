@@ -62,7 +62,7 @@ WHOLE = replace(STUDENT, epochs=30, burn_in=1)
 SEARCH = Search()
 LAYER_SIZE = 0.1  # of a student at the start, relative to what skips a layer
 SEARCHED = 1500  # so many data are enough to look for the student on
-VERSION = 5  # of everything that decides on results and is not named in a recipe
+VERSION = 6  # of everything that decides on results and is not named in a recipe
 
 
 Data = tuple[Tensor, Tensor]

@@ -3,13 +3,16 @@
 1. Several networks start from different weights and train for a few epochs. Those with the highest
    evidence train to the end, and the best of them is kept. Narrow networks have many optima, and
    the evidence identifies bad ones long before training ends.
-2. A path that is alive but cheap to remove is *doubtful*, and so is one that decides what its layer
+2. Each candidate is imposed on all layers at once: layers that share a poor optimum need one
+   another's paths, so that none of these can go alone. It stays if that gains some nats of exact
+   evidence, no weaker candidate does better, and no layer does better with its paths put back.
+3. A path that is alive but cheap to remove is *doubtful*, and so is one that decides what its layer
    obeys: it may stand in for other paths that are not at their optimum yet. Training continues with
    it and without it, in both cases without dead paths. It is removed unless that costs some nats of
    evidence. (Before such training, paths that turned out to be useless seemed worth up to thousands
    of nats.) Small networks use the exact evidence: Kronecker factors overstate the cost of a
    doubtful path by tens of nats, about its worth, and would remove true ones.
-3. With many data, a part of them is enough for step 1, and better: the evidence of a path grows
+4. With many data, a part of them is enough for step 1, and better: the evidence of a path grows
    with the data, also for one that stands in for others. Training then continues on all data, on
    which doubts are settled: on a part, a true path may be worth too little to tell.
 """
@@ -20,7 +23,7 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from groupella._files import write_text
+from groupella._files import file_name, write_text
 from groupella._schema import read_json
 from groupella.decide import (
     Candidates,
@@ -38,7 +41,7 @@ from groupella.decide import (
     verdict,
     verdict_text,
 )
-from groupella.evidence import Prior, exact_evidence, joint_size
+from groupella.evidence import ExactEvidence, Prior, exact_evidence, joint_size
 from groupella.evidence.likelihoods import Likelihood
 from groupella.nn.layer import strictest
 
@@ -63,14 +66,16 @@ class Search:
         Number of starts with the highest evidence that train to the end.
     rule, subset
         Which paths are alive by factored curvature (`nats`), and what a doubtful path must be worth
-        to stay (`settled_nats`), by exact curvature on `subset` examples.
+        to stay, or a candidate gain to be imposed on all layers (`settled_nats`), by exact
+        curvature on `subset` examples.
     doubt
         A live path worth less than this many nats is doubtful, and so is one that decides the
         layer's verdict.
     again, again_lr
         Epochs and learning rate of the training with and without a doubtful path.
     most_trials
-        Maximum number of doubtful paths to try, the cheapest first.
+        Maximum number of doubtful paths to try, the cheapest first; with 0, nothing is imposed
+        either.
     """
 
     restarts: int = 8
@@ -102,11 +107,13 @@ class Search:
 class Trial:
     """The trial of a doubtful path: what the log evidence gained without it, and the outcome.
 
-    `gain` uses exact curvature, `factored_gain` Kronecker factors. `is_exact` is false where the
-    network or the path is too large for the former. `out` says whether the path was removed.
+    `layer` is None if a candidate, named by `path`, was imposed on all layers: without all paths
+    that do not obey it. `gain` uses exact curvature, `factored_gain` Kronecker factors. `is_exact`
+    is false where the network or the path is too large for the former. `out` says whether the path
+    was removed (the candidate imposed).
     """
 
-    layer: str
+    layer: str | None
     path: str
     gain: float
     factored_gain: float
@@ -219,6 +226,8 @@ def settle(
 ) -> tuple[Fit, tuple[Trial, ...]]:
     """Remove the doubtful paths that a network does not need; return the fit and all trials.
 
+    First, a candidate that gains when it is imposed on all layers at once stays imposed.
+
     Parameters
     ----------
     trained
@@ -232,6 +241,9 @@ def settle(
         progress bars.
     """
     search = Search() if search is None else search
+    if not search.most_trials:
+        return trained, ()
+    trained, imposed = _impose(trained, data, search, directory, progress)
     trials: list[Trial] = []
     needed: set[tuple[str, str]] = set()
     while len(trials) < search.most_trials:
@@ -244,7 +256,59 @@ def settle(
         trials.append(trial)
         if not trial.out:
             needed.add(doubtful)
-    return trained, tuple(trials)
+    return trained, (*imposed, *trials)
+
+
+def _impose(
+    trained: Fit, data: Data, search: Search, directory: str | Path | None, progress: bool
+) -> tuple[Fit, list[Trial]]:
+    """Impose the strictest candidate that gains and that no other one beats, if there is one.
+
+    Dead paths that obey a candidate train on with it: what is dead in a poor optimum may be needed
+    in another. Then each layer is spared in turn, so that no layer pays for the gain of others.
+    """
+    found, nats = _selection(trained, search), search.rule.settled_nats
+    inside = found.candidates.inside
+    names = [n for n in sorted(inside, key=lambda n: -len(inside[n])) if _is_shared(found, n)]
+    if not names or joint_size(trained.evidence) > MOST_EXACT:
+        return trained, []
+    place, dead = _below(directory, "impose"), _groups(trained, _dead(found))
+    if place is not None:
+        _note(place, trained, dead, [])
+
+    def train(out: list[str], name: str) -> _Weighed:
+        return _again(trained, out, data, search, _below(place, file_name(name)), progress)
+
+    def against(name: str, spared: Collection[str] = ()) -> list[str]:
+        paths = [(one.layer, p) for one in found.layers for p in one.paths if name not in p.members]
+        out = [(layer, p.path) for layer, p in paths if not (layer in spared and p.alive)]
+        return _groups(trained, out)
+
+    kept = train(dead, "with")
+    imposed = {name: train(against(name), f"without-{name}") for name in names}
+    gains = {name: _gain(kept, one) for name, one in imposed.items()}
+    least = max(nats, max(gain for gain, _, _ in gains.values()) - nats)
+    chosen = next((n for n in names if gains[n][2] and gains[n][0] >= least), None)
+    trials = [Trial(None, name, *gains[name], name == chosen) for name in names]
+    if chosen is None:
+        return trained, trials
+    needy: list[str] = []
+    for layer in found.layers:
+        mine = [p.path for p in layer.paths if p.alive and chosen not in p.members]
+        if mine:
+            spared = train(against(chosen, [layer.layer]), f"sparing-{layer.layer}")
+            gain, factored, is_exact = _gain(spared, imposed[chosen])
+            out = gain > -nats
+            trials.append(Trial(layer.layer, " + ".join(mine), gain, factored, is_exact, out))
+            needy += [] if out else [layer.layer]
+    best = train(against(chosen, needy), "spared") if needy else imposed[chosen]
+    return best.fit, trials
+
+
+def _is_shared(found: Selection, name: str) -> bool:
+    """Whether several layers have live paths that do not obey a candidate, and others that do."""
+    live = [[name in p.members for p in layer.paths if p.alive] for layer in found.layers]
+    return sum(not all(layer) for layer in live) > 1 and all(any(one) for one in live if one)
 
 
 def _selection(trained: Fit, search: Search) -> Selection:
@@ -252,15 +316,26 @@ def _selection(trained: Fit, search: Search) -> Selection:
     return trained.selection(rule=search.rule)
 
 
-def _gain(before: Fit, after: Fit, data: Data, search: Search) -> tuple[float, float, bool]:
+@dataclass(frozen=True)
+class _Weighed:
+    """A fit and its exact evidence, None if the network is too large for it."""
+
+    fit: Fit
+    exact: ExactEvidence | None
+
+    @classmethod
+    def of(cls, fit: Fit, data: Data, search: Search) -> _Weighed:
+        if joint_size(fit.evidence) > MOST_EXACT:
+            return cls(fit, None)
+        return cls(fit, exact_evidence(fit.evidence, data, subset=search.subset))
+
+
+def _gain(before: _Weighed, after: _Weighed) -> tuple[float, float, bool]:
     """The gain in evidence, the same by factored curvature, and whether the first is exact."""
-    factored = after.log_evidence - before.log_evidence
-    size = max(joint_size(one.evidence) for one in (before, after))
-    if size > MOST_EXACT:
+    factored = after.fit.log_evidence - before.fit.log_evidence
+    first, second = before.exact, after.exact
+    if first is None or second is None:
         return factored, factored, False
-    first, second = (
-        exact_evidence(one.evidence, data, subset=search.subset) for one in (before, after)
-    )
     is_exact = set(first.factored) == set(second.factored)
     return second.log_evidence - first.log_evidence, factored, is_exact
 
@@ -279,17 +354,27 @@ def _try(
     mine = _groups(trained, [doubtful])
     if directory is not None:
         _note(directory, trained, dead, mine)
+    kept = _again(trained, dead, data, search, _below(directory, "with"), progress)
+    without = _again(trained, dead + mine, data, search, _below(directory, "without"), progress)
+    gain, factored, is_exact = _gain(kept, without)
+    out = gain > -search.rule.settled_nats
+    return Trial(*doubtful, gain, factored, is_exact, out), (without if out else kept).fit
+
+
+def _again(
+    trained: Fit,
+    out: Sequence[str],
+    data: Data,
+    search: Search,
+    directory: Path | None,
+    progress: bool,
+) -> _Weighed:
+    """Continue training without some prior groups, as trials do, and weigh the result."""
     settings = replace(
         trained.settings, epochs=search.again, lr=search.again_lr, burn_in=1, prune_from=None
     )
-
-    def train(out: list[str], name: str) -> Fit:
-        return _train_on(trained, out, data, settings, _below(directory, name), progress)
-
-    kept, without = train(dead, "with"), train(dead + mine, "without")
-    gain, factored, is_exact = _gain(kept, without, data, search)
-    out = gain > -search.rule.settled_nats
-    return Trial(*doubtful, gain, factored, is_exact, out), without if out else kept
+    on = _train_on(trained, out, data, settings, directory, progress)
+    return _Weighed.of(on, data, search)
 
 
 def _doubtful(

@@ -184,6 +184,106 @@ def test_the_number_of_trials_is_limited(tried: list[list[str]], tmp_path: Path)
     assert tried == [["layers.0/d"], ["layers.0/d", "layers.0/a"]]
 
 
+@dataclass
+class Pair(Student):
+    """A fit of two layers with the paths z (obeys z2), q (p4), m (p4m) and a dead one, d.
+
+    `without` is the exact evidence without some of them, by their names; layer 0 comes first."""
+
+    without: dict[str, float] = field(default_factory=dict)
+    live: str = "zm"
+
+    @property
+    def exact(self) -> float:
+        out = " ".join(name[7:] for name in sorted(self.out) if name[-1] in self.live)
+        return self.without.get(out, -1000.0 if out else 0.0)
+
+    def selection(self, *, rule: Rule) -> Any:
+        members = {"z": ("z2",), "q": ("z2", "p4"), "m": ("z2", "p4", "p4m"), "d": ()}
+        layers = []
+        for layer in ("layers.0", "layers.1"):
+            alive = [p in self.live and f"{layer}/{p}" not in self.out for p in members]
+            paths = tuple(
+                PathSelection(p, 1.0, 1.0, 1, 1.0, 0.25, -900.0 * one, one, members[p])
+                for p, one in zip(members, alive, strict=True)
+            )
+            layers.append(LayerSelection(layer, paths, "z2"))
+        inside = {"z2": (), "p4": ("z2",), "p4m": ("z2", "p4")}
+        return SimpleNamespace(layers=layers, candidates=Candidates(tuple(inside), inside))
+
+    def settled(self, directory: Path | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The live paths that are out in the end; layer, path, gain and outcome of all trials."""
+        one, trials = search.settle(self, DATA, directory=directory)  # type: ignore[arg-type]
+        out = sorted(n[7:] for n in one.out if n[-1] in self.live)  # type: ignore[attr-defined]
+        return out, [(t.layer, t.path, t.gain, t.out) for t in trials]
+
+
+STUCK = {"0/z": -50.0, "1/z": -50.0}  # no layer can do without its path while the other has one
+
+
+def test_a_candidate_is_imposed_on_layers_that_share_a_poor_optimum(
+    tried: list[list[str]], tmp_path: Path
+) -> None:
+    out, trials = Pair(without={**STUCK, "0/z 1/z": 100.0}).settled(tmp_path)
+    assert out == ["0/z", "1/z"]
+    assert trials[:2] == [(None, "p4m", 100.0, True), (None, "p4", 100.0, False)]
+    assert trials[2:4] == [("layers.0", "z", 150.0, True), ("layers.1", "z", 150.0, True)]
+    dead = [f"layers.{i}/{p}" for i in (0, 1) for p in "qd"]
+    assert sorted(tried[0]) == sorted(dead)
+    assert all(not name.endswith("/q") for name in tried[2])  # p4 may want its dead path
+    assert (tmp_path / "impose" / "trial.json").exists()
+    with pytest.raises(CheckpointError, match="another network"):
+        Pair(("layers.0/d",)).settled(tmp_path)
+
+
+@pytest.mark.parametrize("gain", [-11.0, 9.0])
+@pytest.mark.usefixtures("tried")
+def test_a_candidate_that_does_not_gain_is_not_imposed(gain: float) -> None:
+    out, trials = Pair(without={**STUCK, "0/z 1/z": gain}).settled()
+    assert trials[0] == (None, "p4m", gain, False)
+    assert out == []
+
+
+@pytest.mark.parametrize(("p4", "expected"), [(109.0, "zq"), (111.0, "z")])
+@pytest.mark.usefixtures("tried")
+def test_a_weaker_candidate_that_is_better_is_imposed_instead(p4: float, expected: str) -> None:
+    without = {"0/q 0/z 1/q 1/z": 100.0, "0/z 1/z": p4}
+    out, _ = Pair(without=without, live="zqm").settled()
+    assert out == sorted(f"{i}/{p}" for i in (0, 1) for p in expected)
+
+
+@pytest.mark.parametrize(
+    ("without", "spared", "expected"),
+    [
+        ({"0/z": 109.0, "1/z": -50.0}, [], ["0/z", "1/z"]),
+        ({"0/z": 111.0, "1/z": -50.0}, ["layers.1"], ["0/z"]),
+        ({"0/z": -50.0, "1/z": 111.0}, ["layers.0"], ["1/z"]),
+        ({"0/z": 111.0, "1/z": 111.0}, ["layers.0", "layers.1"], ["0/z"]),  # then 0/z is doubted
+    ],
+)
+@pytest.mark.usefixtures("tried")
+def test_a_layer_that_is_better_with_its_paths_gets_them_back(
+    without: dict[str, float], spared: list[str], expected: list[str]
+) -> None:
+    out, trials = Pair(without={**without, "0/z 1/z": 100.0}).settled()
+    assert trials[0] == (None, "p4m", 100.0, True)
+    assert [layer for layer, _, _, imposed in trials[2:4] if not imposed] == spared
+    assert out == expected
+
+
+@pytest.mark.parametrize("size", [10**6])
+@pytest.mark.usefixtures("tried")
+def test_nothing_is_imposed_by_factored_evidence() -> None:
+    assert not any(out for layer, _, _, out in Pair().settled()[1] if layer is None)
+
+
+@pytest.mark.usefixtures("tried")
+def test_nothing_is_imposed_on_a_layer_that_would_be_empty() -> None:
+    assert all(layer is not None for layer, *_ in Pair(live="z").settled()[1])
+    none = search.Search(most_trials=0)
+    assert search.settle(Pair(), DATA, none)[1] == ()  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("finalists", [1, 2, 5])
 def test_the_best_finalist_of_the_best_starts_is_kept(tmp_path: Path, finalists: int) -> None:
