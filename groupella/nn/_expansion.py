@@ -97,11 +97,11 @@ class _Product(torch.autograd.Function):
         ctx.sparse = inputs[1]
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         return _Product.apply(g, ctx.sparse.mT), None  # type: ignore[no-untyped-call]
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, *rest: Any) -> Tensor:  # type: ignore[override]
+    def jvp(ctx: Any, tangent: Tensor, *rest: Any) -> Tensor:
         return _Product.apply(tangent, ctx.sparse)  # type: ignore[no-untyped-call,no-any-return]
 
     @staticmethod
