@@ -9,6 +9,7 @@ number.
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,26 +31,23 @@ class Expansion:
         self.basis = basis
         self.shape = (basis.dim, *basis.shape)
         self._labels: Tensor | None = None
-        self._is_sparse = False
+        self._sparse: _Sparse | None = None
         gather = basis.gather if basis.dim * basis.size > LARGEST_PRODUCT else None
         if gather is None:
             numbers = basis.tensor.reshape(basis.dim, -1)
             # Round-off, of which float32 would make subnormal numbers: products ten times slower.
             self._numbers = Constant(np.where(np.abs(numbers) < ROUND_OFF, 0.0, numbers))
             filled = np.count_nonzero(self._numbers.array)
-            self._is_sparse = numbers.size >= SMALLEST_SPARSE and filled <= SPARSE * numbers.size
+            if numbers.size >= SMALLEST_SPARSE and filled <= SPARSE * numbers.size:
+                self._sparse = _Sparse(self._numbers)
         else:
             self._labels = torch.from_numpy(np.array(gather[0], dtype=np.int64).ravel())
             self._numbers = Constant(gather[1].ravel())
-        self._sparse: dict[torch.dtype, _Sparse] = {}
 
     def __call__(self, u: Tensor) -> Tensor:
         """(k, dim) to (k, entries of a map)."""
-        if self._is_sparse and u.device.type == "cpu":
-            if u.dtype not in self._sparse:
-                dense = self._numbers.like(u)
-                self._sparse[u.dtype] = _Sparse(_compressed(dense), _compressed(dense.mT))
-            expanded: Tensor = _Product.apply(u, self._sparse[u.dtype])  # type: ignore[no-untyped-call]
+        if self._sparse is not None and _has_sparse_products(u):
+            expanded: Tensor = _Product.apply(u, self._sparse)  # type: ignore[no-untyped-call]
             return expanded
         numbers = self._numbers.like(u)
         if self._labels is None:
@@ -63,25 +61,42 @@ class Expansion:
             return self._numbers.like(like).view(self.shape)
         return Constant(self.basis.tensor).like(like)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sparse": {}}
 
-
-def _compressed(dense: Tensor) -> Tensor:
-    with warnings.catch_warnings():  # torch says once that sparse rows are in beta
-        warnings.simplefilter("ignore", UserWarning)
-        return dense.to_sparse_csr()
+def _has_sparse_products(u: Tensor) -> bool:
+    """Whether torch has products of sparse matrices with `u`; its compiler has none."""
+    is_known = u.device.type == "cpu" and u.dtype in (torch.float32, torch.float64)
+    return is_known and not torch.compiler.is_compiling()
 
 
 class _Sparse:
-    """A sparse matrix and its transpose: no tensors, which `torch.func` would unpack."""
+    """A sparse matrix or its transpose, compressed when first used in a precision.
 
-    def __init__(self, matrix: Tensor, transpose: Tensor) -> None:
-        self.matrix, self.transpose = matrix, transpose
+    No tensor, which `torch.func` would unpack. `columns` is called where no transform of
+    `torch.func` is active, as in `_Product.forward`: torch cannot compress inside of one.
+    """
 
-    @property
+    def __init__(self, numbers: Constant, *, is_transposed: bool = False) -> None:
+        self._numbers, self._is_transposed = numbers, is_transposed
+        self._columns: dict[torch.dtype, Tensor] = {}
+
+    @cached_property
     def mT(self) -> _Sparse:
-        return _Sparse(self.transpose, self.matrix)
+        other = _Sparse(self._numbers, is_transposed=not self._is_transposed)
+        other.__dict__["mT"] = self
+        return other
+
+    def columns(self, like: Tensor) -> Tensor:
+        """The transpose of this matrix, in compressed rows and in the precision of `like`."""
+        if like.dtype not in self._columns:
+            dense = self._numbers.like(like)
+            with warnings.catch_warnings():  # torch says once that sparse rows are in beta
+                warnings.simplefilter("ignore", UserWarning)
+                rows = (dense if self._is_transposed else dense.mT).to_sparse_csr()
+            self._columns[like.dtype] = rows
+        return self._columns[like.dtype]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_numbers": self._numbers, "_is_transposed": self._is_transposed, "_columns": {}}
 
 
 class _Product(torch.autograd.Function):
@@ -89,7 +104,11 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(u: Tensor, sparse: _Sparse) -> Tensor:
-        product: Tensor = sparse.transpose @ u.mT
+        device = u.device.type
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            with torch.autocast(device, enabled=False):  # sparse products have no lower precision
+                return _Product.forward(u, sparse)
+        product: Tensor = sparse.columns(u) @ u.mT
         return product.mT
 
     @staticmethod
