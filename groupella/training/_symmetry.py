@@ -30,7 +30,7 @@ from groupella.decide.claims import (
     LayersFinding,
     Tested,
 )
-from groupella.groups import GroupSet, Symmetry, is_inside, trivial
+from groupella.groups import GroupSet, Symmetry, is_inside, on_values, trivial
 from groupella.networks import InvariantNet
 
 from ._candidates import CandidateNetworks, FindSettings, Plan, split
@@ -90,7 +90,8 @@ def find_symmetry(
     ------
     ValueError
         If all data have the same label, if the mean of real targets is more than 1,000 times their
-        spread, or if a group is continuous (see `find_equivariance`).
+        spread, if a group would do nothing to such inputs (a permutation of three colours, to two),
+        or if a group is continuous (see `find_equivariance`).
     TooLargeError
         If the networks need more memory than there is, or months. It is a ValueError.
     """
@@ -206,6 +207,7 @@ class _Search:
         blocks: Tensor | None = None,
     ) -> _Search:
         """A search whose data and networks have been checked."""
+        groups = on_values(groups, tuple(data[0].shape[2:]), int(data[0].shape[1]))
         networks = CandidateNetworks(
             data, scoring, groups, settings, directory, progress, weights, blocks
         )
