@@ -383,6 +383,10 @@ class _Search:
             name, trained, look.held, [self.groups[n] for n in above], hidden
         )
         look.tested[name], look.sees[name] = found.tested, found.sees
+        symmetry = self.plans[name].outputs
+        if symmetry.is_approximate:
+            error = self.networks.invariance_error(trained, look.held, symmetry)
+            look.tested[name] = replace(found.tested, within=error)
         return found.row
 
     def _add(self, look: _Look, name: str) -> None:
@@ -390,11 +394,11 @@ class _Search:
         file = f"{plan.file_name}-{look.number + 1}" if look.number else plan.file_name
         trained = networks.train(plan, look.train, file)
         row = self._test(look, name, trained)
-        if name != FREE and (plan.outputs.is_approximate or not look.number):
-            error = networks.invariance_error(trained, look.held, plan.outputs)
+        if name != FREE and not look.number:
+            error = look.tested[name].within
+            if error is None:
+                error = networks.invariance_error(trained, look.held, plan.outputs)
             row = replace(row, equivariance_error=error)
-            if plan.outputs.is_approximate:
-                look.tested[name] = replace(look.tested[name], within=error)
         if not look.number:  # the table is that of the first look
             row = replace(row, log_evidence=float(look.tested[name].scores.sum()))
         look.fits[name], look.rows[name] = trained, row
