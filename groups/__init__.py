@@ -122,3 +122,7 @@ from ._symmetry import Symmetry as Symmetry
 from ._tensors import SCALAR as SCALAR
 from ._tensors import Tensors as Tensors
 from ._tensors import V as V
+from ._values import feature_fibre as feature_fibre
+from ._values import idle as idle
+from ._values import on_values as on_values
+from ._values import value_space as value_space

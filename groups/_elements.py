@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,6 +174,20 @@ class SiteElement:
     def degree(self) -> int:
         """The number of sites moved."""
         return len(self.sites) if self.sites is not None else len(self.site_matrix)
+
+    @property
+    def moves(self) -> list[Any]:
+        """What it does to sites, as ``Symmetry.from_generators`` takes it: images, or a matrix."""
+        if self.sites is not None and self.signs is not None and (self.signs > 0).all():
+            return list(self.sites.tolist())
+        return list(self.site_matrix.tolist())
+
+    @property
+    def stays(self) -> bool:
+        """Whether it moves no site."""
+        if self.sites is None or self.signs is None:
+            return False
+        return bool((self.sites == np.arange(len(self.sites))).all() and (self.signs > 0).all())
 
     @property
     def site_matrix(self) -> FloatArray:

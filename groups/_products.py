@@ -23,28 +23,35 @@ from ._symmetry import Symmetry
 
 
 def internal(
-    name: str, lattice: Lattice | Sequence[int] | int, maps: Sequence[object] | object
+    name: str,
+    lattice: Lattice | Sequence[int] | int,
+    maps: Sequence[object] | object,
+    fibre: str | None = None,
 ) -> Symmetry:
     """The group that these maps of the values at every site generate.
 
     Parameters
     ----------
     name
-        How the group, and the fibre on which it acts, is called.
+        How the group is called.
     lattice
         The lattice, or its shape.
     maps
         Orthogonal matrices or permutations of the components; or an escnn ``Representation`` of a
         finite group, whose generators act by its matrices.
+    fibre
+        How the fibre on which it acts is called, by default as the group. Symmetries of the same
+        values share its name.
 
     Examples
     --------
     >>> sign = internal("sign", (8, 8), [[[-1]]])
     >>> colours = internal("colours", (8, 8), [[1, 2, 0], [1, 0, 2]])
+    >>> cycle = internal("cycle", (8, 8), [[1, 2, 0]], fibre="colours")
     """
     chosen = list(maps_of(maps))
     stay = np.arange(Lattice.of(lattice).size)
-    return Symmetry.from_generators(name, lattice, [stay] * len(chosen), fibre={name: chosen})
+    return Symmetry.from_generators(name, lattice, [stay] * len(chosen), {fibre or name: chosen})
 
 
 def generated(

@@ -196,12 +196,7 @@ class Symmetry:
                 **({"turns": self.turns} if self.is_approximate else {}),
             }
         assert self.lattice is not None
-        moves = [
-            g.sites.tolist()
-            if g.sites is not None and g.signs is not None and (g.signs > 0).all()
-            else g.site_matrix.tolist()
-            for g in self.site_generators
-        ]
+        moves = [g.moves for g in self.site_generators]
         return {
             "name": self.name,
             "lattice": list(self.lattice.shape),

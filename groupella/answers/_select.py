@@ -39,9 +39,12 @@ from groupella.groups import (
     Symmetry,
     named_group,
     needs_points,
+    on_values,
     split_names,
     trivial,
+    value_space,
 )
+from groupella.nn._invariants import permutes_sites
 from groupella.training import FindSettings, OnEpoch, check_names, find_symmetry, pair_of
 
 from ._answer import Answer
@@ -199,6 +202,8 @@ def find(
     """
     chosen = settings or FindSettings()
     check_groups(groups, data.lattice)
+    groups = on_values(groups, data.lattice, data.channels)
+    data = _commuting(data, groups)
     told = dict(listed or asdict(chosen))
     train = (data.train_x, data.train_y)
     found = find_symmetry(
@@ -236,6 +241,15 @@ def find(
         found.fit,
         found.temperature,
         found.predictive,
+    )
+
+
+def _commuting(data: ImageData, groups: GroupSet) -> ImageData:
+    """Data standardised in a way that commutes with what the groups do to values."""
+    space = value_space(groups, data.lattice, data.channels)
+    permuted = space.fibre_permutes and permutes_sites(space)
+    return (
+        data if space.fibre_size == 1 and permuted else data.in_fields(space.fibre_size, permuted)
     )
 
 

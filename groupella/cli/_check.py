@@ -65,6 +65,7 @@ def check(
     The exit code is 1 if an error is above the tolerance, and 2 if the arguments are wrong or the
     error cannot be measured because the model fails or its output is not finite.
     """
+    from groupella.groups import on_values, value_space
     from groupella.testing import equivariance_error, likely_causes
 
     try:
@@ -79,14 +80,13 @@ def check(
         takes = _channels_of(module)
         channels = channels or takes or 3
         lattice = sides if len(sides) > 1 else sides * (chosen.ambient.dim or 2)
-        space_in, space_out = _spaces(
-            module, chosen.space(lattice, channels, "trivial"), out, model
-        )
+        acting = on_values(chosen, lattice, channels)
+        space_in, space_out = _spaces(module, value_space(acting, lattice, channels), out, model)
     except ValueError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
     results: dict[str, EquivarianceError] = {}
-    for member in checked:
+    for member in (m for m in acting if not m.is_trivial):
         try:
             results[member.name] = equivariance_error(
                 module, space_in, space_out, member, seed=seed, up_to_translation=pools
@@ -101,7 +101,7 @@ def check(
     right = all(float(e) <= tolerance for e in results.values()) if measured else None
     options: dict[str, Any] = {"seed": seed, "up_to_translation": pools}
     hints = {
-        name: likely_causes(module, space_in, space_out, chosen[name], tolerance, **options)
+        name: likely_causes(module, space_in, space_out, acting[name], tolerance, **options)
         for name, e in results.items()
         if math.isfinite(e) and float(e) > tolerance
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -108,6 +108,30 @@ class ImageData:
         kind, k = self.targets.kind, self.targets.outputs
         of = f"{k} classes" if kind == "classes" else f"{k} target{'s' if k > 1 else ''}"
         return f"task {kind}: {of}, {len(self.train_y)} training samples of {size}"
+
+    def in_fields(self, size: int, centre: bool) -> ImageData:
+        """The same data with one mean and one standard deviation for every `size` channels.
+
+        These are the components of a field on which a group acts. Without `centre` the mean is 0
+        and the standard deviation measured from there: a mean would break a change of sign.
+        """
+        old_mean, old_std = (torch.tensor(m).double() for m in (self.mean, self.std))
+        fields = old_mean.view(-1, size)
+        mean = fields.mean(1, keepdim=True) if centre else torch.zeros_like(fields[:, :1])
+        squares = old_std.view(-1, size).square() + (fields - mean).square()
+        std = squares.mean(1, keepdim=True).sqrt().expand_as(fields).flatten()
+        mean = mean.expand_as(fields).flatten()
+        if torch.equal(mean, old_mean) and torch.equal(std, old_std):
+            return self
+        shape = (-1, *[1] * len(self.lattice))
+        factor, offset = (v.view(shape).float() for v in (old_std / std, (old_mean - mean) / std))
+        return replace(
+            self,
+            train_x=self.train_x * factor + offset,
+            test_x=self.test_x * factor + offset,
+            mean=tuple(mean.tolist()),
+            std=tuple(std.tolist()),
+        )
 
     def pixels(self, x: Tensor) -> Tensor:
         """Images without the normalisation, to be shown: black is 0, white is 1.

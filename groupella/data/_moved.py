@@ -26,6 +26,7 @@ from groupella.groups import (
     GroupSet,
     LatticeElement,
     Symmetry,
+    idle,
     is_inside,
 )
 
@@ -63,6 +64,8 @@ class Moved(Transform):
                 f"labels cannot obey {self.obeys}: it is no subgroup of {self.group}, which moves "
                 "the images"
             )
+        if idle(GroupSet(self.group)):
+            raise ValueError(f"{self.group} acts on values, and motions move the pixels of images")
         if self.place == "quadrant" and not self.group.is_catalogue:
             raise ValueError(
                 f"place='quadrant' needs a catalogue group, but {self.group} has generators"

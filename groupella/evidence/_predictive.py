@@ -43,7 +43,7 @@ from groupella.curvature import evaluation
 from ._calibration import calibration_error
 from ._evidence import Evidence
 from ._posterior import KroneckerPosterior, Posterior
-from ._tails import normal_quantile, residual_quantile, residual_table
+from ._tails import fitted_tails, normal_quantile, tail_quantile
 from .likelihoods import Likelihood
 
 PredictiveMethod = Literal["map", "probit", "mc", "calibrated"]
@@ -81,8 +81,9 @@ class Predictive:
     scale
         The factor s of the covariance; see `calibrated`. None: not known, which counts as 1 where a
         covariance is asked for.
-    temperature, usual, residuals
-        T, q and the sorted |y − f| / sd of held-out data (m, K), which `calibrated` sets.
+    temperature, usual, tails
+        T, q, and of the |y − f| / sd of held-out data the ν and s of a t distribution for each
+        output (2, K), which `calibrated` sets.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Predictive:
         scale: float | None = None,
         temperature: float = 1.0,
         usual: float | None = None,
-        residuals: Tensor | None = None,
+        tails: Tensor | None = None,
     ) -> None:
         if scale is not None and not 0 <= scale < math.inf:
             raise ValueError(f"scale must be a number from 0 on, or None; got {scale!r}")
@@ -102,7 +103,7 @@ class Predictive:
         self.evidence = evidence
         self.posterior: Posterior = KroneckerPosterior(evidence) if posterior is None else posterior
         self.scale, self.temperature, self.usual = scale, temperature, usual
-        self.residuals = residuals
+        self.tails = tails
 
     def calibrated(self, x: Tensor, y: Tensor) -> Predictive:
         """Return predictions calibrated on data that the network was not trained on.
@@ -127,7 +128,7 @@ class Predictive:
             found = make(self.posterior, scale=scale, temperature=fitted[scale][1])
             if likelihood.log_noise is not None:
                 sd = found._with_noise(scale * covariance).diagonal(dim1=1, dim2=2).sqrt()
-                found.residuals = residual_table((y.to(f).reshape(f.shape) - f).abs() / sd)
+                found.tails = fitted_tails((y.to(f).reshape(f.shape) - f).abs() / sd)
             return found
         variance = self._variance(f, covariance).mean(1).clamp(min=1e-300)
         found = make(
@@ -238,10 +239,10 @@ class Predictive:
             raise ValueError(f"level must lie between 0 and 1, got {level!r}")
         mean, covariance = self.normal(x)
         sd = covariance.diagonal(dim1=1, dim2=2).sqrt()
-        if self.residuals is None:
+        if self.tails is None:
             width = normal_quantile(level) * sd
         else:
-            width = residual_quantile(self.residuals, level).to(sd) * sd
+            width = tail_quantile(self.tails, level).to(sd) * sd
         return mean - width, mean + width
 
     def quality(

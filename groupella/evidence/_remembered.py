@@ -1,8 +1,8 @@
 """Calibrated predictions as tensors and plain values, for a file, and back.
 
 What is stored is what predictions need and the network does not have: the Kronecker factors of its
-posterior, prior precisions, noise, and what calibration found, with the residuals of held-out data.
-Where few vectors were summed in a factor, these are stored instead of it.
+posterior, prior precisions, noise, and what calibration found, with the tails of residuals. Where
+few vectors were summed in a factor, these are stored instead of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ._predictive import Predictive
 from .likelihoods import Likelihood
 
 ROWS, INPUT, OUTPUT, ORDER = "rows", "input", "output", "order"
-RESIDUALS = "residuals"  # parameters have a part: "head.weight/input"
+TAILS = "tails"  # parameters have a part: "head.weight/input"
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def stored(predictive: Predictive) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tuple(block.shape),
             None if block.n_data is None else float(block.n_data),
         )
-    if predictive.residuals is not None:
-        tensors[RESIDUALS] = predictive.residuals
+    if predictive.tails is not None:
+        tensors[TAILS] = predictive.tails
     values = _Stored(
         parameters,
         float(posterior.scale),
@@ -140,20 +140,19 @@ def restored(
         scale=found.scale,
         temperature=found.temperature,
         usual=found.usual,
-        residuals=_residuals(tensors),
+        tails=_tails(tensors),
     )
 
 
-def _residuals(tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """Those of held-out data; older files have none."""
-    found = tensors.get(RESIDUALS)
+def _tails(tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """Those of held-out residuals; older files have none."""
+    found = tensors.get(TAILS)
     if found is None:
         return None
-    if found.ndim != 2 or not found.numel() or not found.is_floating_point():
-        raise SchemaError(f"uncertainty: {RESIDUALS} is no table of numbers")
-    rising = bool((found[0] >= 0).all() and (found[1:] >= found[:-1]).all())
-    if not rising or not bool(torch.isfinite(found).all()):
-        raise SchemaError(f"uncertainty: {RESIDUALS} do not rise from 0 on, or are not finite")
+    if found.ndim != 2 or len(found) != 2 or not found.numel() or not found.is_floating_point():
+        raise SchemaError(f"uncertainty: {TAILS} are not two numbers for each output")
+    if not bool((found > 0).all() and torch.isfinite(found[1]).all()):
+        raise SchemaError(f"uncertainty: {TAILS} are not positive, or not finite")
     return found
 
 

@@ -18,53 +18,47 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
-MOST = 999  # residuals that are kept of each output: their ranks are then thousandths
-ROUNDING = 1e-9
 DEGREES = (1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
 SURE = 2.0  # nats by which a t distribution must be more likely than a Gaussian
 ROUNDS = 60
 
 
-def residual_table(ratios: Tensor) -> Tensor:
-    """Return the sorted residuals (m, K), at most 999 of each output, of residuals (n, K).
-
-    Of more, those that stand at the ranks ⌈(n+1) k/1000⌉.
-    """
-    n = len(ratios)
-    ordered = ratios.sort(0).values
-    if n <= MOST:
-        return ordered
-    ranks = (
-        (n + 1) * torch.arange(1, MOST + 1, dtype=torch.float64) / (MOST + 1) - ROUNDING
-    ).ceil()
-    return ordered[ranks.long().to(ordered.device) - 1]
+def fitted_tails(ratios: Tensor) -> Tensor:
+    """Return ν and s of each output, (2, K), for standardised residuals (n, K)."""
+    columns = [_fitted(column) for column in ratios.double().unbind(1)]
+    return torch.tensor(columns, dtype=torch.float64).T.contiguous()
 
 
-def residual_quantile(table: Tensor, level: float) -> Tensor:
+def tail_quantile(tails: Tensor, level: float) -> Tensor:
     """Return the residual (K,) of each output that new data exceed with probability 1 − `level`.
 
     Parameters
     ----------
-    table
-        Residuals (m, K).
+    tails
+        ν and s, (2, K), as from `fitted_tails`.
     level
         Between 0 and 1.
     """
-    return torch.stack([_quantile(column, level) for column in table.double().unbind(1)])
+    degrees, scale = tails
+    return torch.tensor([_quantile(float(d), level) for d in degrees], dtype=torch.float64) * scale
 
 
-def _quantile(residuals: Tensor, level: float) -> Tensor:
-    gaussian = residuals.square().mean().sqrt().clamp(min=1e-300)
-    best, quantile = (
-        SURE + _likelihood(residuals, gaussian, None),
-        normal_quantile(level) * gaussian,
+def _quantile(degrees: float, level: float) -> float:
+    return (
+        normal_quantile(level) if degrees == math.inf else float(stdtrit(degrees, 0.5 + level / 2))
     )
+
+
+def _fitted(residuals: Tensor) -> tuple[float, float]:
+    """ν and s: a Gaussian, unless a t distribution is surely more likely."""
+    gaussian = residuals.square().mean().sqrt().clamp(min=1e-300)
+    best, found = SURE + _likelihood(residuals, gaussian, None), (math.inf, float(gaussian))
     for degrees in DEGREES:
         scale = _scale(residuals, degrees)
-        found = _likelihood(residuals, scale, degrees)
-        if found > best:
-            best, quantile = found, float(stdtrit(degrees, 0.5 + level / 2)) * scale
-    return quantile
+        likely = _likelihood(residuals, scale, degrees)
+        if likely > best:
+            best, found = likely, (degrees, float(scale))
+    return found
 
 
 def _scale(residuals: Tensor, degrees: float) -> Tensor:

@@ -32,7 +32,15 @@ import torch
 from torch import Tensor, nn
 
 from groupella.bases import equivariant_basis
-from groupella.groups import FeatureSpace, GroupSet, Lattice, Symmetry, is_inside
+from groupella.groups import (
+    FeatureSpace,
+    GroupSet,
+    Lattice,
+    Symmetry,
+    feature_fibre,
+    is_inside,
+    value_space,
+)
 from groupella.nn.layer import ResidualPathway, rescale
 from groupella.nn.nonlinearity import nonlinearity, permutes_entries
 from groupella.nn.normalisation import ChannelNorm
@@ -340,14 +348,15 @@ def _dense(
 ) -> InvariantNet:
     """Two hidden layers of all equivariant maps; as wide as weights and curvature allow."""
     groups = GroupSet(symmetry)
-    inputs = space = groups.space(lattice, in_channels, "trivial")
+    inputs = space = value_space(groups, lattice, in_channels)
+    fibre = feature_fibre(symmetry)
     parts: dict[str, list[nn.Module]] = {n: [] for n in ("layers", "norms", "activations", "pools")}
     for _ in range(2):
-        one = groups.space(lattice, 1)
+        one = groups.space(lattice, 1, fibre)
         maps = DenseBasis(one, one, symmetry).weight.shape[2]
         most = (int((MOST_DENSE / maps) ** 0.5), MOST_FEATURES // one.size, LARGEST_INPUT // maps)
         channels = max(min(2 * width, *most), 2)
-        after = groups.space(lattice, channels)
+        after = one.with_channels(channels)
         parts["layers"].append(ResidualPathway(space, after, groups, offsets=False))
         permutes = permutes_entries(after)
         parts["norms"].append(ChannelNorm(after) if permutes else nn.Identity())

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from groupella.groups import FeatureSpace, GroupSet, Lattice
+from groupella.groups import FeatureSpace, GroupSet, Lattice, idle
 from groupella.nn.layer import ResidualPathway, check_groups
 from groupella.nn.nonlinearity import nonlinearity
 from groupella.nn.normalisation import ChannelNorm
@@ -173,6 +173,11 @@ def trunk(
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} must be a positive integer, got {value!r}")
     plan = _checked(blocks)
+    if still := idle(groups):
+        raise ValueError(
+            f"{' and '.join(still)} would do nothing to images: the trunk takes symmetries of "
+            "sites. For those of values, see groupella.select or groupella.nn"
+        )
     lift = _lift(groups.space(_lattice(groups, image_size), in_channels, "trivial"), fibre)
     space = lift.space_out
     layers = []

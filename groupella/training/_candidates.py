@@ -26,7 +26,7 @@ from groupella.decide.claims import (
 )
 from groupella.evidence import Evidence, Prior
 from groupella.evidence.likelihoods import Gaussian, Likelihood
-from groupella.groups import Element, GroupSet, Symmetry, trivial
+from groupella.groups import Element, GroupSet, Symmetry, trivial, value_space
 from groupella.networks import InvariantNet, fold, invariant_net
 from groupella.nn.turning import turned
 
@@ -338,7 +338,7 @@ class CandidateNetworks:
         return max(float((self.scoring.predictions(m) - plain).norm() / scale) for m in moved)
 
     def _moved(self, network: nn.Module, x: Tensor, symmetry: Symmetry) -> Tensor:
-        space = GroupSet(symmetry).space(self.lattice, int(x.shape[1]), "trivial")
+        space = value_space(GroupSet(symmetry), self.lattice, int(x.shape[1]))
         elements = motions(symmetry, self.lattice, self.settings.seed)
         if not symmetry.is_approximate:
             return torch.stack([outputs(network, space.act(g, x)) for g in elements])

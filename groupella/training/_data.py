@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 from groupella._masked import check_unmasked
 from groupella.curvature import evaluation, one_tensor
 from groupella.evidence import pathway_layers
-from groupella.evidence.likelihoods import Gaussian, Likelihood, check_finite
+from groupella.evidence.likelihoods import Categorical, Gaussian, Likelihood, check_finite
 from groupella.nn.standardise import InUnits, Standardise
 
 CHUNK = 4096
@@ -258,6 +258,18 @@ def check_examples(
     for indices in torch.split(torch.arange(examples.n), CHUNK):
         x, y = (values[indices] for values in examples.tensors)
         check_batch(x, y, (len(indices), *f.shape[1:]), likelihood, indices, name)
+
+
+def check_classes(examples: Examples, likelihood: Likelihood) -> None:
+    """Refuse labels in memory that are all the same: any network explains them, and no symmetry."""
+    if examples.tensors is None or not isinstance(likelihood, Categorical) or examples.n < 2:
+        return
+    y = examples.tensors[1]
+    if bool((y == y.flatten()[0]).all()):
+        raise ValueError(
+            f"data: all {examples.n} examples have the class {int(y.flatten()[0])}: there is "
+            "nothing to learn"
+        )
 
 
 def check_batch(

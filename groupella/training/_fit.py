@@ -27,7 +27,7 @@ from groupella.evidence.likelihoods import Categorical, Likelihood
 
 from ._checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from ._cost import curvature_cost
-from ._data import as_examples, calibrate, check_examples
+from ._data import as_examples, calibrate, check_classes, check_examples
 from ._distributed import Processes
 from ._history import EpochRecord, History
 from ._interruption import Interruption
@@ -181,6 +181,8 @@ def fit(
 
     Raises
     ------
+    ValueError
+        If data, network and likelihood do not fit together, or if all labels are the same.
     Interrupted
         After SIGINT, SIGTERM or the time limit. Training finishes its batch and saves a checkpoint
         first. A signal that arrives too late for that acts as it would outside of this call.
@@ -203,6 +205,7 @@ def fit(
     examples = as_examples(data, device, network=network)
     calibrate(network, examples, evidence.likelihood)
     check_examples(examples, network, evidence.likelihood)
+    check_classes(examples, evidence.likelihood)
     if chosen.learns_precisions:
         two, _ = examples.get(torch.arange(min(2, examples.n)))
         check_coverage(network, two, evidence.unpriored)

@@ -112,7 +112,7 @@ class HeldOut:
             self._observed(network, everything),
             scale=first.scale,
             temperature=first.temperature,
-            residuals=first.residuals,
+            tails=first.tails,
         )
         known = self._usual(first, self.train), self._usual(last, everything)
         if first.usual is not None:

@@ -30,7 +30,7 @@ from groupella.decide.claims import (
     LayersFinding,
     Tested,
 )
-from groupella.groups import GroupSet, Symmetry, is_inside, trivial
+from groupella.groups import GroupSet, Symmetry, is_inside, on_values, trivial
 from groupella.networks import InvariantNet
 
 from ._candidates import CandidateNetworks, FindSettings, Plan, split
@@ -90,7 +90,8 @@ def find_symmetry(
     ------
     ValueError
         If all data have the same label, if the mean of real targets is more than 1,000 times their
-        spread, or if a group is continuous (see `find_equivariance`).
+        spread, if a group would do nothing to such inputs (a permutation of three colours, to two),
+        or if a group is continuous (see `find_equivariance`).
     TooLargeError
         If the networks need more memory than there is, or months. It is a ValueError.
     """
@@ -206,6 +207,7 @@ class _Search:
         blocks: Tensor | None = None,
     ) -> _Search:
         """A search whose data and networks have been checked."""
+        groups = on_values(groups, tuple(data[0].shape[2:]), int(data[0].shape[1]))
         networks = CandidateNetworks(
             data, scoring, groups, settings, directory, progress, weights, blocks
         )
@@ -381,6 +383,10 @@ class _Search:
             name, trained, look.held, [self.groups[n] for n in above], hidden
         )
         look.tested[name], look.sees[name] = found.tested, found.sees
+        symmetry = self.plans[name].outputs
+        if symmetry.is_approximate:
+            error = self.networks.invariance_error(trained, look.held, symmetry)
+            look.tested[name] = replace(found.tested, within=error)
         return found.row
 
     def _add(self, look: _Look, name: str) -> None:
@@ -388,11 +394,11 @@ class _Search:
         file = f"{plan.file_name}-{look.number + 1}" if look.number else plan.file_name
         trained = networks.train(plan, look.train, file)
         row = self._test(look, name, trained)
-        if name != FREE and (plan.outputs.is_approximate or not look.number):
-            error = networks.invariance_error(trained, look.held, plan.outputs)
+        if name != FREE and not look.number:
+            error = look.tested[name].within
+            if error is None:
+                error = networks.invariance_error(trained, look.held, plan.outputs)
             row = replace(row, equivariance_error=error)
-            if plan.outputs.is_approximate:
-                look.tested[name] = replace(look.tested[name], within=error)
         if not look.number:  # the table is that of the first look
             row = replace(row, log_evidence=float(look.tested[name].scores.sum()))
         look.fits[name], look.rows[name] = trained, row

@@ -21,7 +21,7 @@ from groupella.evidence import (
     restored,
     stored,
 )
-from groupella.evidence._tails import residual_quantile, residual_table
+from groupella.evidence._tails import fitted_tails, tail_quantile
 from groupella.evidence.likelihoods import Bernoulli, Categorical, Gaussian, likelihood_of
 
 
@@ -246,7 +246,7 @@ def test_stored_predictions_come_back_through_json(kind: str) -> None:
             torch.testing.assert_close(one, other)
     assert again.quality(x, y) == found.quality(x, y)
     if kind == "regression":  # a file of an older version: Gaussian intervals, as it had
-        del tensors["residuals"]
+        del tensors["tails"]
         old = restored(evidence.network, likelihood_of(kind), tensors, values)
         mean, variance = found.normal(far)
         _, high = old.interval(far, 0.9)
@@ -276,19 +276,13 @@ FORGED = {
     "a factor of another size": lambda tensors, values: tensors.update(
         {"0.weight/output": torch.ones(1, 5, 5)}
     ),
-    "residuals of NaN": lambda tensors, values: tensors.update(
-        residuals=torch.full((3, 1), math.nan)
+    "tails of NaN": lambda tensors, values: tensors.update(tails=torch.full((2, 1), math.nan)),
+    "tails below zero": lambda tensors, values: tensors.update(tails=-torch.ones(2, 1)),
+    "a scale without end": lambda tensors, values: tensors.update(
+        tails=torch.full((2, 1), math.inf)
     ),
-    "residuals below zero": lambda tensors, values: tensors.update(residuals=-torch.ones(3, 1)),
-    "residuals that fall": lambda tensors, values: tensors.update(
-        residuals=torch.tensor([[2.0], [1.0]])
-    ),
-    "no residuals in the table": lambda tensors, values: tensors.update(
-        residuals=torch.empty(0, 1)
-    ),
-    "a factor of whole numbers": lambda tensors, values: tensors.update(
-        {"0.weight/output": tensors["0.weight/output"].long()}
-    ),
+    "three tails": lambda tensors, values: tensors.update(tails=torch.ones(3, 1)),
+    "no tails": lambda tensors, values: tensors.update(tails=torch.empty(2, 0)),
 }
 
 
@@ -392,26 +386,26 @@ def test_intervals_cover_new_data_whatever_the_tails(degrees: float, level: floa
     rng = np.random.default_rng(0)
     noise = stats.norm() if degrees == math.inf else stats.t(degrees)
     draws = 3.0 * torch.tensor(np.abs(noise.rvs((200, 200), random_state=rng)))
-    quantile = residual_quantile(residual_table(draws), level) / 3.0
+    quantile = tail_quantile(fitted_tails(draws), level) / 3.0
     covered = 2 * noise.cdf(quantile.numpy()) - 1
     assert covered.mean() == pytest.approx(level, abs=0.02)
     # Surer than the quantile of the 200 residuals themselves.
     assert covered.std() < math.sqrt(level * (1 - level) / 200)
 
 
-def test_many_residuals_are_kept_as_quantiles() -> None:
+def test_tails_are_two_numbers_however_many_residuals() -> None:
     rng = np.random.default_rng(0)
-    table = residual_table(torch.tensor(np.abs(stats.t(3).rvs((20_000, 1), random_state=rng))))
-    assert len(table) == 999
+    tails = fitted_tails(torch.tensor(np.abs(stats.t(3).rvs((20_000, 1), random_state=rng))))
+    assert tails.shape == (2, 1)
     for level in (0.5, 0.9, 0.99):
         wanted = stats.t(3).ppf(0.5 + level / 2)
-        assert float(residual_quantile(table, level)) == pytest.approx(wanted, rel=0.05)
+        assert float(tail_quantile(tails, level)) == pytest.approx(wanted, rel=0.05)
 
 
 def test_residuals_of_a_perfect_network_and_few_ones() -> None:
-    perfect = residual_quantile(torch.zeros(50, 1), 0.9)
+    perfect = tail_quantile(fitted_tails(torch.zeros(50, 1)), 0.9)
     assert 0 <= float(perfect) < 1e-200
-    few = residual_quantile(torch.tensor([[1.0], [2.0]]), 0.9)  # too few for more than a Gaussian
+    few = tail_quantile(fitted_tails(torch.tensor([[1.0], [2.0]])), 0.9)  # too few for a t
     assert float(few) == pytest.approx(stats.norm.ppf(0.95) * math.sqrt(2.5))
 
 

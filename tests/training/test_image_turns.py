@@ -10,6 +10,8 @@ from torch import Tensor
 
 from groupella.groups import GroupSet, c4, image_turns
 from groupella.training import FindSettings, find_symmetry
+from groupella.training._scoring import SCORINGS
+from groupella.training._symmetry import _Search
 
 SIDE = 16
 SETTINGS = FindSettings(width=16, epochs=12, looks=1)
@@ -48,3 +50,15 @@ def test_where_labels_are_directions_no_turn_is_asserted() -> None:
     groups = GroupSet(c4(), image_turns(0))
     found = find_symmetry(stars(300, 1, by_angle=True), groups, settings=SETTINGS, progress=False)
     assert found.verdict == "none"
+
+
+def test_a_network_that_is_tested_again_still_obeys_only_to_within_its_error() -> None:
+    """As when two groups hold one by one, and the group that they generate is tested too."""
+    data, settings = stars(60, 2, by_angle=False), FindSettings(epochs=1, width=8)
+    groups, scoring = GroupSet(image_turns(8)), SCORINGS["classes"](3)
+    search = _Search.begun(data, groups, scoring, settings, None, False, None)
+    look = search.look(0, every=True)
+    before = look.tested["c8"].within
+    search._test(look, "c8", look.fits["c8"])
+    assert before is not None
+    assert look.tested["c8"].within == before == look.rows["c8"].equivariance_error

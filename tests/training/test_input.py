@@ -52,6 +52,7 @@ def test_a_dataset_of_dictionaries_trains_as_one_of_pairs(names: tuple[str, str]
         ([(1, 2, 3)], "tuple of 3; expected a pair"),
         ((X, np.array(["a"] * 12)), "arrays of numbers, got <U1"),
         ((X, None), "arrays of numbers"),
+        ((X, np.ones(12, int)), "all 12 examples have the class 1: there is nothing to learn"),
         ((X[:, :2], Y), r"network fails on x of shape \(2, 2\)"),
         ({"x": X, "y": Y}, "must be a pair"),
         ((np.ma.masked_greater(X, 1), Y), "data has [0-9]+ masked entries: fill them in"),
