@@ -34,7 +34,7 @@ from groupella.nn.pooling import PolyphasePool
 from groupella.nn.pooling._phases import Norm
 from groupella.nn.shared_maps import BiasMap, SharedLinearMap, record, recording
 
-from ._fusion import accumulate, convolve, is_plain
+from ._fusion import accumulate, convolve, is_plain, repeated
 from ._members import (
     Members,
     chain,
@@ -248,7 +248,7 @@ class ResidualPathway(nn.Module):
         terms = [y for y in (inner, outer) if y is not None]
         y = terms[0] if len(terms) == 1 else terms[0] + terms[1]
         if bias is not None and inside is None:
-            y = y + bias
+            y = y + repeated(bias, len(y))
             if self.bias is not None:
                 record(self, "bias", x, y)
             for offset in self.offsets.values():
@@ -282,7 +282,8 @@ class ResidualPathway(nn.Module):
                 continue
             assert isinstance(path, Path)
             place = int(self.stride > 1 and path.space_out.lattice == self.space_out.lattice)
-            before, y = sums[place], path(x[:1].detach() if path in constant else x)
+            before = sums[place]
+            y = repeated(path(x[:1].detach())[0], len(x)) if path in constant else path(x)
             sums[place] = y if before is None else before + y
         pool = self.pool
         if (

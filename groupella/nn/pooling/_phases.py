@@ -1,15 +1,15 @@
 """Polyphase components of a torus whose sides the stride s divides, as plain tensor code.
 
 Of x (batch, channels, *lattice) the component of phase a ∈ {0, …, s−1}^d holds the sites s·j + a.
-Phases
-are numbered with the last axis fastest. `choose_phase` finds, for each sample on its own, the phase
-of the largest norm; `take_phase` gathers it. A lattice symmetry permutes the components as it
-permutes the sites, so with a norm that does not depend on the order of summation (the maximum) the
-choice moves exactly along.
+Phases are numbered with the last axis fastest. `choose_phase` finds, for each sample on its own,
+the phase of the largest norm; `take_phase` gathers it. A lattice symmetry permutes the components
+as it permutes the sites, so with a norm that does not depend on the order of summation (the
+maximum) the choice moves exactly along.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -55,7 +55,11 @@ def choose_phase(
         x = x.detach()
         lattice = tuple(x.shape[2:])
         chain = () if pattern is None else pattern.chain
-        best = nearly_largest(phase_scores(x, lattice, norm, fibre, stride), x)
+        if norm == "inf" and fibre == 1 and x.stride(1) == 1:
+            score = _largest_of_rows(x, lattice, stride)
+        else:
+            score = phase_scores(x, lattice, norm, fibre, stride)
+        best = nearly_largest(score, x)
         tied = tied_samples(best)
         if tied is None:
             best = break_ties(x, best, lattice, *_factors(pattern, x), chain=chain, stride=stride)
@@ -84,6 +88,12 @@ def take_sites(x: Tensor, index: Tensor) -> Tensor:
     return taken
 
 
+def put_sites(g: Tensor, index: Tensor, lattice: Sequence[int]) -> Tensor:
+    """The adjoint of `take_sites`, for sites that differ: (batch, C, p) to (batch, C, *lattice)."""
+    put: Tensor = _Put.apply(g, index, math.prod(lattice))  # type: ignore[no-untyped-call]
+    return put.view(*g.shape[:2], *lattice)
+
+
 def check_sides(lattice: Sequence[int], stride: int = 2) -> None:
     """Raise unless the stride divides every side and there is one."""
     if lattice and not any(n % stride for n in lattice):
@@ -109,6 +119,20 @@ def phase_scores(
         return _by_phase(sites, lattice, stride).amax(2)
     sites = x.abs() if norm == "l1" else x.square()
     return _by_phase(sites.sum(1, dtype=torch.float64), lattice, stride).sum(2)
+
+
+def _largest_of_rows(x: Tensor, lattice: Sequence[int], stride: int) -> Tensor:
+    """`phase_scores` of norm "inf", fast where channels come last in memory.
+
+    Maxima over sites come first: the rows that are compared are longer than a few channels.
+    """
+    rows = x.movedim(1, -1).reshape(len(x), lattice[0] // stride, -1)
+    largest = torch.maximum(rows.amax(1), -rows.amin(1))
+    phases = stride
+    for size in lattice[1:]:
+        largest = largest.reshape(len(x), phases, size // stride, -1).amax(2)
+        phases *= stride
+    return largest.reshape(len(x), phases, -1).amax(2)
 
 
 def nearly_largest(score: Tensor, x: Tensor) -> Tensor:
