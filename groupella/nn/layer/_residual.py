@@ -45,7 +45,7 @@ from ._members import (
 )
 from ._names import Spaces, make_path, parsed_free, planned
 from ._offsets import offsets_of
-from ._silence import is_constant, is_silent
+from ._silence import constant_of, is_constant, is_silent
 
 Init = Literal["earn", "balanced"]
 PathMaker: TypeAlias = Callable[[FeatureSpace, FeatureSpace], Path]
@@ -283,7 +283,7 @@ class ResidualPathway(nn.Module):
             assert isinstance(path, Path)
             place = int(self.stride > 1 and path.space_out.lattice == self.space_out.lattice)
             before = sums[place]
-            y = repeated(path(x[:1].detach())[0], len(x)) if path in constant else path(x)
+            y = repeated(constant_of(path, x), len(x)) if path in constant else path(x)
             sums[place] = y if before is None else before + y
         pool = self.pool
         if (

@@ -16,6 +16,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from groupella.nn._simple import is_unrecorded
+
 from ._pattern import Pattern, matches
 
 Norm = Literal["inf", "l1", "l2"]
@@ -84,14 +86,17 @@ def take_sites(x: Tensor, index: Tensor) -> Tensor:
     """The sites index[n] of sample n: (batch, channels, *lattice), (batch, p) to (batch, C, p)."""
     if torch.compiler.is_compiling():  # which cannot trace the derivatives of `_Take`
         return x.flatten(2).gather(2, index.unsqueeze(1).expand(-1, x.shape[1], -1))
+    if is_unrecorded():
+        return _Take.forward(x, index)
     taken: Tensor = _Take.apply(x, index)  # type: ignore[no-untyped-call]
     return taken
 
 
 def put_sites(g: Tensor, index: Tensor, lattice: Sequence[int]) -> Tensor:
     """The adjoint of `take_sites`, for sites that differ: (batch, C, p) to (batch, C, *lattice)."""
-    put: Tensor = _Put.apply(g, index, math.prod(lattice))  # type: ignore[no-untyped-call]
-    return put.view(*g.shape[:2], *lattice)
+    put = _Put.forward if is_unrecorded() else _Put.apply
+    sites: Tensor = put(g, index, math.prod(lattice))  # type: ignore[no-untyped-call]
+    return sites.view(*g.shape[:2], *lattice)
 
 
 def check_sides(lattice: Sequence[int], stride: int = 2) -> None:
