@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from groupella.groups import FeatureSpace, Symmetry, trivial
 from groupella.nn._layout import block_major, block_product, leading
-from groupella.nn._simple import is_simple
+from groupella.nn._simple import is_simple, is_unrecorded
 from groupella.nn.shared_maps import (
     BiasMap,
     BlockMap,
@@ -143,6 +143,8 @@ def factored(x: Tensor, theta1: Tensor, theta2: Tensor, constant: Tensor | None)
     if is_simple(x, theta1):
         y: Tensor = _Factored.apply(x, theta1, theta2, constant)  # type: ignore[no-untyped-call]
         return y
+    if is_unrecorded():
+        return _products(x, theta1, theta2, constant)[0]
     return _plainly(x, theta1, theta2, constant)
 
 
@@ -153,18 +155,27 @@ def _plainly(x: Tensor, theta1: Tensor, theta2: Tensor, constant: Tensor | None)
     return block_major(y) if constant is None else block_major(y) + constant
 
 
+def _products(
+    x: Tensor, theta1: Tensor, theta2: Tensor, constant: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y (N, C', P'); and as whole matrices x (C, N, P), z (C', N, C) and θ₂ (C, C', P)."""
+    a, inner = leading(x.transpose(0, 1)), theta2.transpose(0, 1).contiguous()
+    z = torch.bmm(a, inner.transpose(1, 2)).permute(2, 1, 0).contiguous()
+    if constant is None:
+        y = torch.bmm(z, theta1)
+    else:
+        y = torch.baddbmm(constant.unsqueeze(1), z, theta1)
+    return y.transpose(0, 1), a, z, inner
+
+
 class _Factored(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, theta1: Tensor, theta2: Tensor, constant: Tensor | None
     ) -> Tensor:
-        a = leading(x.transpose(0, 1))  # (C, N, P)
-        inner = theta2.transpose(0, 1).contiguous()  # (C, C', P)
-        z = torch.bmm(a, inner.transpose(1, 2)).permute(2, 1, 0).contiguous()  # (C', N, C)
+        y, a, z, inner = _products(x, theta1, theta2, constant)
         ctx.save_for_backward(x, a, z, theta1, theta2, inner, constant)
-        if constant is None:
-            return torch.bmm(z, theta1).transpose(0, 1)
-        return torch.baddbmm(constant.unsqueeze(1), z, theta1).transpose(0, 1)
+        return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
