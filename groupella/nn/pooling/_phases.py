@@ -145,8 +145,10 @@ def nearly_largest(score: Tensor, x: Tensor) -> Tensor:
     return score >= score.amax(1, keepdim=True) * (1 - _precision(x) ** 0.6)
 
 
-def _precision(x: Tensor) -> Tensor:
-    """|3 (4/3 − 1) − 1|, that of the dtype; x may be traced, so it is not asked for it."""
+def _precision(x: Tensor) -> Tensor | float:
+    """|3 (4/3 − 1) − 1|, that of the dtype; where x is traced, it is not asked for it."""
+    if isinstance(x, Tensor) and not torch.compiler.is_compiling():
+        return torch.finfo(x.dtype).eps
     one = x.new_ones(())
     return (3 * (4 * one / 3 - one) - one).abs().double()
 
