@@ -9,7 +9,7 @@ called; those passes stay separate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -73,11 +73,16 @@ def accumulate(y: Tensor, other: Tensor) -> Tensor:
     return y.add_(other)
 
 
-def repeated(constant: Tensor, count: int) -> Tensor:
-    """The constant (C, *lattice), of one sample, for `count` samples."""
-    if constant[0].numel() > 1 and is_simple(constant):
-        samples: Tensor = _Repeated.apply(constant, count)  # type: ignore[no-untyped-call]
+def repeated(count: int, constant: Tensor, idle: Sequence[Tensor] = ()) -> Tensor:
+    """The constant (C, *lattice), of one sample, for `count` samples.
+
+    Parameters in `idle` get a gradient of zero.
+    """
+    if constant[0].numel() > 1 and is_simple(constant, *idle):
+        samples: Tensor = _Repeated.apply(count, constant, *idle)  # type: ignore[no-untyped-call]
         return samples
+    for parameter in idle:
+        constant = constant + 0.0 * parameter.sum()
     return constant.expand(count, *constant.shape)
 
 
@@ -88,16 +93,18 @@ class _Repeated(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, constant: Tensor, count: int) -> Tensor:
+    def forward(ctx: Any, count: int, constant: Tensor, *idle: Tensor) -> Tensor:
+        ctx.idle = [parameter.shape for parameter in idle]
         return constant.movedim(0, -1).contiguous().movedim(-1, 0).expand(count, *constant.shape)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        zeros = [g.new_zeros(shape) for shape in ctx.idle]
         if g.stride(1) != 1:
-            return g.sum(0), None
+            return None, g.sum(0), *zeros
         last = g.movedim(1, -1)
         total = g.new_ones(1, len(g)) @ last.reshape(len(g), -1)
-        return total.view(last.shape[1:]).movedim(-1, 0), None
+        return None, total.view(last.shape[1:]).movedim(-1, 0), *zeros
 
 
 _kept: WeakKeyDictionary[type, bool] = WeakKeyDictionary()

@@ -248,7 +248,7 @@ class ResidualPathway(nn.Module):
         terms = [y for y in (inner, outer) if y is not None]
         y = terms[0] if len(terms) == 1 else terms[0] + terms[1]
         if bias is not None and inside is None:
-            y = y + repeated(bias, len(y))
+            y = y + repeated(len(y), bias)
             if self.bias is not None:
                 record(self, "bias", x, y)
             for offset in self.offsets.values():
@@ -283,7 +283,7 @@ class ResidualPathway(nn.Module):
             target = cast(Path, path).space_out  # to check a protocol takes longer than this loop
             place = int(self.stride > 1 and target.lattice == self.space_out.lattice)
             before = sums[place]
-            y = repeated(constant_of(path, x), len(x)) if path in constant else path(x)
+            y = repeated(len(x), *constant_of(path, x)) if path in constant else path(x)
             sums[place] = y if before is None else before + y
         pool = self.pool
         if (

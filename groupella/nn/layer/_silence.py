@@ -47,12 +47,15 @@ def is_silent(path: nn.Module) -> bool:
     return not any(name.endswith("bias") for name, _ in path.named_parameters())
 
 
-def constant_of(path: nn.Module, x: Tensor) -> Tensor:
-    """What a path that `is_constant` gives for any sample of x, (C'·F', *lattice)."""
-    constant = path.constant() if isinstance(path, FactoredFC) else None
-    if constant is not None:
-        return constant.reshape(path.space_out.shape)
-    return path(x[:1].detach())[0]
+def constant_of(path: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """What a path that `is_constant` gives for any sample of x, (C'·F', *lattice).
+
+    And biases on which it does not depend, because weights multiply them.
+    """
+    if isinstance(path, FactoredFC) and path.point_bias is not None:
+        constant = path.point_bias.expand(len(path.theta1), -1).reshape(path.space_out.shape)
+        return constant, [] if path.channel_bias is None else [path.channel_bias]
+    return path(x[:1].detach())[0], []
 
 
 def _are_zero(path: nn.Module, weights: list[nn.Parameter]) -> bool:

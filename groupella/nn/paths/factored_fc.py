@@ -90,7 +90,7 @@ class FactoredFC(nn.Module):
             return self._multiplied(x)
         a = x.reshape(x.shape[0], c, p)
         if not recording():
-            y = factored(a, self.theta1, self.theta2, self.constant())
+            y = factored(a, self.theta1, self.theta2, self._constant())
             return y.reshape(x.shape[0], *self.space_out.shape)
         z = block_product(a, self.theta2.permute(1, 2, 0))
         record(self, "theta2", a, z)
@@ -111,13 +111,13 @@ class FactoredFC(nn.Module):
         """The same map by the product of the factors, (C'P', CP)."""
         product = self.theta1.transpose(1, 2).unsqueeze(3) * self.theta2.unsqueeze(1)
         y = x.flatten(1) @ product.flatten(0, 1).flatten(1).t()
-        constant = self.constant()
+        constant = self._constant()
         y = y.view(len(x), self.theta1.shape[0], -1)
         y = y if constant is None else y + constant
         return y.reshape(x.shape[0], *self.space_out.shape)
 
-    def constant(self) -> Tensor | None:
-        """What the biases add to y, (C', P'); all that is left where the weights are zero."""
+    def _constant(self) -> Tensor | None:
+        """What the biases add to y, (C', P')."""
         if self.channel_bias is None:
             points = self.point_bias
             return points if points is None else points.expand(len(self.theta1), -1)

@@ -251,10 +251,10 @@ def test_what_is_repeated_for_all_samples_has_the_sum_of_their_gradients(
 ) -> None:
     torch.manual_seed(0)
     constant = torch.randn(shape, dtype=torch.float64, requires_grad=True)
-    y = fusion.repeated(constant, 5)
+    y = fusion.repeated(5, constant)
     assert torch.equal(y, constant.expand(5, *shape))
     g = torch.randn(5, *shape, dtype=torch.float64)
     g = g.movedim(1, -1).contiguous().movedim(-1, 1) if last else g
     (found,) = torch.autograd.grad(y, constant, g)
     torch.testing.assert_close(found, sum(g), rtol=0, atol=1e-14)
-    assert torch.autograd.gradgradcheck(lambda c: fusion.repeated(c, 5), constant)
+    assert torch.autograd.gradgradcheck(lambda c: fusion.repeated(5, c), constant)
