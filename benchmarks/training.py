@@ -3,19 +3,24 @@
     python -m benchmarks.training [--json] [--repeats 15]
 
 One thread; medians of process CPU time over interleaved repeats, so that a change of the machine's
-speed meets all contestants alike. With `--json` the last line is one JSON object.
+speed meets all contestants alike. The speed-up by a second process is one of wall time and needs
+two idle cores. With `--json` the last line is one JSON object.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.multiprocessing import spawn
 from torch.nn import functional as F
 
 from groupella._machine import keep_freed_memory
@@ -24,6 +29,10 @@ from groupella.evidence.likelihoods import Categorical
 from groupella.groups import Symmetry, named_group, trivial
 from groupella.networks import invariant_net, preset
 from groupella.training import Settings
+from groupella.training._data import as_examples
+from groupella.training._distributed import Processes
+from groupella.training._interruption import Interruption
+from groupella.training._run import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks._timing import Step, medians
@@ -34,6 +43,7 @@ TARGETS = {
     "conv_vs_stock": "≤ 0.5",
     "pruned_vs_live": "≤ 1.05",
     "evidence_vs_map": "≤ 1.15",
+    "ddp_speedup": "≥ 1.6",
 }
 # The paper's blocks: channels in and out (3, or times α), side, stride.
 BLOCKS = [(3, 1, 32, 1), (1, 2, 32, 2), (2, 2, 16, 1), (2, 4, 16, 2)]
@@ -153,6 +163,47 @@ def updates(repeats: int, n: int = 60_000) -> dict[str, float]:
     }
 
 
+def processes(repeats: int) -> dict[str, float]:
+    """Images per second of two processes that share batches of 256, against one's: wall time.
+
+    Steps of `fit` on the paper's trunk, over gloo on this machine, in turns.
+    """
+    with TemporaryDirectory() as directory:
+        spawn(_in_turns, (directory, repeats), nprocs=2)  # type: ignore[no-untyped-call]
+        found: dict[str, list[float]] = json.loads((Path(directory) / "seconds.json").read_text())
+    one, two = (statistics.median(found[name]) for name in ("one", "two"))
+    return {"ddp_speedup": one / two, "one_process_ms": one * 1e3, "two_processes_ms": two * 1e3}
+
+
+def _in_turns(rank: int, directory: str, repeats: int, batch: int = 256) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    keep_freed_memory()
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{directory}/rendezvous", rank=rank, world_size=2
+    )
+    x, y = torch.randn(2 * batch, 3, 32, 32), torch.arange(2 * batch) % 10
+    examples, settings = as_examples((x, y), x.device), Settings(batch_size=batch)
+    runs = {}
+    for name, who in (("one", Processes()), ("two", Processes.current())):
+        evidence = Evidence(preset("cifar10/F-FC+CONV", alpha=ALPHA).train(), Categorical())
+        who.broadcast(evidence.network)
+        runs[name] = Run(evidence, examples, None, settings, None, who, Interruption())
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(repeats + 1):
+        for name, run in runs.items():
+            distributed.barrier()
+            start = time.perf_counter()
+            if name == "two" or rank == 0:
+                run.counters.step = turn % run.steps_per_epoch
+                run.train_step()
+            if turn:  # the first is a warm-up
+                seconds[name].append(time.perf_counter() - start)
+    if rank == 0:
+        (Path(directory) / "seconds.json").write_text(json.dumps(seconds))
+    distributed.destroy_process_group()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print all figures as the last line")
@@ -166,6 +217,7 @@ def main() -> None:
         "networks of select": candidates,
         "the trunk of the paper": trunks,
         "updates of precisions": updates,
+        "two processes": processes,
     }.items():
         print(name)
         found = benchmark(arguments.repeats)

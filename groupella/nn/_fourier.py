@@ -23,12 +23,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import conv1d
 
 FloatArray = npt.NDArray[np.float64]
 
 MOST_SITES = 64
 LEAST_GAIN = 1.5  # multiply-adds of the direct sum over those of this one
 LEAST_WORK = 1 << 20  # multiply-adds of the direct sum, below which calls cost more than they save
+MANY_SITES = 32  # from which torch's convolutions multiply faster than its batched products
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,20 @@ def is_faster(x: Tensor, weight: Tensor, groups: int) -> bool:
     return enough and direct > LEAST_GAIN * (sites * (c + c_out) + 2 * c * c_out)
 
 
+def is_backward_faster(x: Tensor, weight: Tensor) -> bool:
+    """Whether to go back by the transform where one site in 2^d has a gradient, too.
+
+    The direct sums of both gradients are then over one site in 2^d.
+    """
+    (c_out, c), window = weight.shape[:2], weight.shape[2:]
+    direct = 2 * window.numel() * c * c_out >> len(window)
+    return x.shape[2:].numel() * (c + c_out) + 4 * c * c_out <= direct
+
+
 def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """The convolution of x, and the transform (batch, P, C) of x, which `backward` needs."""
     waves = _waves(tuple(x.shape[2:]), tuple(weight.shape[2:]))
-    spectrum = torch.matmul(waves.sites, _rows(x))
+    spectrum = _transformed(waves.sites, _rows(x))
     y = _back(waves, _multiplied(spectrum, *_filters(waves, weight)), x)
     if bias is not None:
         _rows(y).add_(bias)
@@ -75,7 +87,7 @@ def backward(
     rows = _rows(g)
     gx = gw = None
     if wanted[0] or wanted[1]:
-        transformed = torch.matmul(waves.sites, rows)
+        transformed = _transformed(waves.sites, rows)
     if wanted[0]:
         back = (w.transpose(1, 2) for w in _filters(waves, weight))
         gx = _back(waves, _multiplied(transformed, *back), g)
@@ -136,6 +148,13 @@ def _rows(x: Tensor) -> Tensor:
     return x.flatten(2).transpose(1, 2)
 
 
+def _transformed(matrix: Tensor, rows: Tensor) -> Tensor:
+    """The matrix (P, P) times (batch, P, C)."""
+    if len(matrix) < MANY_SITES:
+        return torch.matmul(matrix, rows)
+    return conv1d(rows, matrix.unsqueeze(2))
+
+
 def _back(waves: _Waves, spectrum: Tensor, x: Tensor) -> Tensor:
     """Dᵀ times a transform (batch, P, C'): (batch, C', *lattice) on the lattice of x.
 
@@ -143,9 +162,9 @@ def _back(waves: _Waves, spectrum: Tensor, x: Tensor) -> Tensor:
     """
     (n, sites, c), lattice = spectrum.shape, x.shape[2:]
     along = [c * lattice[axis + 1 :].numel() for axis in range(len(lattice))]
-    y = torch.empty_strided((n, c, *lattice), (sites * c, 1, *along), dtype=x.dtype)
-    torch.bmm(waves.sites.t().expand(n, -1, -1), spectrum, out=_rows(y))
-    return y
+    rows = _transformed(waves.sites.t(), spectrum).contiguous()
+    y = rows.new_empty(0)
+    return y.set_(rows.untyped_storage(), 0, (n, c, *lattice), (sites * c, 1, *along))
 
 
 @lru_cache(maxsize=64)

@@ -9,15 +9,17 @@ with x rolled by a(n), they are those of a convolution of stride 2, a quarter of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from groupella.nn import _fourier
+from groupella.nn._simple import is_simple
 from groupella.nn.circular import circular_conv
-from groupella.nn.pooling._phases import take_phase, take_sites
+from groupella.nn.pooling._phases import put_sites, take_phase, take_sites
 
 Choose = Callable[[Tensor], Tensor]
 
@@ -36,47 +38,43 @@ def subsampled_conv(x: Tensor, weight: Tensor, bias: Tensor | None, choose: Choo
 
 def _is_simple(x: Tensor, weight: Tensor) -> bool:
     """Whether gradients are wanted, of windows that fit, and nothing transforms functions."""
-    device = x.device.type
-    return (
-        x.dim() > 2
-        and torch.is_grad_enabled()
-        and (x.requires_grad or weight.requires_grad)
-        and all(1 < k <= n + 1 for k, n in zip(weight.shape[2:], x.shape[2:], strict=True))
-        and not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-        and not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
-    )
+    fits = all(1 < k <= n + 1 for k, n in zip(weight.shape[2:], x.shape[2:], strict=True))
+    return x.dim() > 2 and fits and is_simple(x, weight)
 
 
 class _SubsampledConv(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, choose: Choose) -> Tensor:
+        spectrum = None
         if _fourier.is_faster(x, weight, 1):
-            y, _ = _fourier.forward(x, weight, bias)
+            y, spectrum = _fourier.forward(x, weight, bias)
+            if not _fourier.is_backward_faster(x, weight):
+                spectrum = None
         else:
             y = circular_conv(x, weight, bias)
         phase = choose(y)
-        ctx.save_for_backward(x, weight, bias, phase)
-        return take_phase(y, phase)
+        ctx.save_for_backward(x, weight, bias, phase, spectrum)
+        lattice = tuple(x.shape[2:])
+        taken = take_sites(y, _tables(lattice, None, x.device)[0][phase])
+        return taken.view(*y.shape[:2], *(n // 2 for n in lattice))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias, phase = ctx.saved_tensors
+        x, weight, bias, phase, spectrum = ctx.saved_tensors
         wanted = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
             return *_differentiable_backward(g, x, weight, bias, phase, wanted), None
-        d, lattice = x.dim() - 2, x.shape[2:]
-        margin = [k // 2 for k in weight.shape[2:]]
-        offsets = torch.stack([(phase >> (d - 1 - axis)) & 1 for axis in range(d)], 1)
-        lengths = [n - 1 + 2 * m for n, m in zip(lattice, margin, strict=True)]
-        half = torch.tensor(margin, device=x.device)
-        rolled = take_sites(x, _sites(offsets - half, lattice, lengths)).view(
-            *x.shape[:2], *lengths
-        )
+        if spectrum is not None:
+            index = _tables(tuple(x.shape[2:]), None, x.device)[0][phase]
+            whole = put_sites(g.flatten(2), index, x.shape[2:])
+            return *_fourier.backward(whole, spectrum, weight, wanted), None
+        d, lattice = x.dim() - 2, tuple(x.shape[2:])
+        rolled, back = (t[phase] for t in _tables(lattice, tuple(weight.shape[2:]), x.device))
+        lengths = [n - 1 + 2 * (k // 2) for n, k in zip(lattice, weight.shape[2:], strict=True)]
+        moved = take_sites(x, rolled).view(*x.shape[:2], *lengths)
         gx, gw, gb = torch.ops.aten.convolution_backward(
             g,
-            rolled,
+            moved,
             weight,
             [len(weight)],
             [2] * d,
@@ -88,8 +86,7 @@ class _SubsampledConv(torch.autograd.Function):
             list(wanted),
         )
         if gx is not None:
-            folded = _fold(gx, lattice)
-            gx = take_sites(folded, _sites(half - offsets, lattice, lattice)).view(x.shape)
+            gx = take_sites(_fold(gx, lattice), back).view(x.shape)
         return gx, gw, gb, None
 
 
@@ -108,11 +105,32 @@ def _differentiable_backward(
     return [next(found) if want else None for want in wanted]
 
 
-def _sites(shift: Tensor, lattice: Sequence[int], lengths: Sequence[int]) -> Tensor:
-    """(batch, d) to (batch, sites): the flat site shift + q mod lattice for each q < lengths."""
+@lru_cache(maxsize=64)
+def _tables(
+    lattice: tuple[int, ...], window: tuple[int, ...] | None, device: torch.device
+) -> tuple[Tensor, ...]:
+    """Flat sites for each phase a, numbered with the last axis fastest: (2^d, sites).
+
+    Without a window 2j + a; with one a − margin + j, of which a convolution of stride 2 without
+    padding gives phase a, and its inverse margin − a + j, on the whole lattice.
+    """
+    phases = torch.tensor(list(product(range(2), repeat=len(lattice))), device="cpu")
+    if window is None:
+        found = [_sites(phases, lattice, [n // 2 for n in lattice], 2)]
+    else:
+        half = torch.tensor([k // 2 for k in window], device="cpu")
+        lengths = [n - 1 + 2 * (k // 2) for n, k in zip(lattice, window, strict=True)]
+        found = [_sites(phases - half, lattice, lengths), _sites(half - phases, lattice, lattice)]
+    return tuple(sites.to(device) for sites in found)
+
+
+def _sites(shift: Tensor, lattice: Sequence[int], lengths: Sequence[int], step: int = 1) -> Tensor:
+    """(batch, d) to (batch, sites): the flat sites shift + step·q mod lattice, q < lengths."""
     index = shift.new_zeros(len(shift), 1)
     for axis, (size, length) in enumerate(zip(lattice, lengths, strict=True)):
-        along = (torch.arange(length, device=shift.device) + shift[:, axis : axis + 1]) % size
+        along = (
+            step * torch.arange(length, device=shift.device) + shift[:, axis : axis + 1]
+        ) % size
         index = (index.unsqueeze(2) * size + along.unsqueeze(1)).flatten(1)
     return index
 

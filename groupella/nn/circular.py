@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from . import _fourier
+from ._simple import is_unrecorded
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -301,6 +302,8 @@ def _fold(g: Tensor, margin: tuple[int, ...]) -> Tensor:
 
 def _apply(x: Tensor, weight: Tensor, groups: int, bias: Tensor | None = None) -> Tensor:
     y: Tensor
+    if is_unrecorded():
+        return _CircularConv.forward(x, weight, bias, groups, False)[0]
     # Only to train: what is faster depends on the batch, and predictions should not. Not under
     # `torch.func`, which would have to look into the transform.
     trains = torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad)

@@ -75,7 +75,7 @@ class Processes:
             self._sum(flat)
             parts = torch.split(flat, [t.numel() for t in members])
             for tensor, part in zip(members, parts, strict=True):
-                tensor.detach().copy_(part.view_as(tensor))
+                tensor.data = part.view_as(tensor)
 
     def totals(self, *values: float) -> tuple[float, ...]:
         """Return the sums of numbers over processes, in one message."""

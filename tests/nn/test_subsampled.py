@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from groupella.nn import _subsampled
+from groupella.nn import _fourier, _subsampled
 from groupella.nn._subsampled import subsampled_conv
 from groupella.nn.circular import circular_conv
 from groupella.nn.pooling import take_phase
@@ -58,9 +58,21 @@ def test_derivatives_of_both_orders_are_those_of_finite_differences() -> None:
     assert gradgradcheck(lambda *v: subsampled_conv(*v, phases), values)
 
 
-def test_in_float32_many_channels_agree_with_float64() -> None:
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize(
+    ("channels", "lattice", "transformed_back"),
+    [((40, 48), (4, 4), False), ((64, 96), (4, 4), True), ((32, 48), (2, 2), True)],
+)
+def test_in_float32_many_channels_agree_with_float64(
+    channels: tuple[int, int], lattice: tuple[int, int], transformed_back: bool, last: bool
+) -> None:
     torch.manual_seed(0)
-    values = [torch.randn(30, 40, 4, 4), torch.randn(48, 40, 3, 3), torch.randn(48)]
+    c, c_out = channels
+    values = [torch.randn(60, c, *lattice), torch.randn(c_out, c, 3, 3), torch.randn(c_out)]
+    if last:
+        values[0] = values[0].contiguous(memory_format=torch.channels_last)
+    assert _fourier.is_faster(values[0], values[1], 1)
+    assert _fourier.is_backward_faster(values[0], values[1]) == transformed_back
     mine, exact = ([v.to(t).requires_grad_() for v in values] for t in (torch.float, torch.double))
     y, truth = subsampled_conv(*mine, phases), subsampled_conv(*exact, phases)
     g = torch.randn_like(y)

@@ -9,12 +9,14 @@ called; those passes stay separate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from groupella.nn._simple import is_simple
 from groupella.nn._subsampled import Choose, subsampled_conv
 from groupella.nn.circular import add_kernels
 from groupella.nn.paths import Convolution
@@ -51,9 +53,9 @@ def convolve(
     """
     filters = []
     for path in paths:
-        assert isinstance(path, Convolution)
-        filters.append(path.filter())
-        own = path.filter_bias()
+        convolution = cast(Convolution, path)  # to check a protocol takes long
+        filters.append(convolution.filter())
+        own = convolution.filter_bias()
         if own is not None:
             bias = own if bias is None else bias + own
     if choose is not None:
@@ -69,6 +71,40 @@ def accumulate(y: Tensor, other: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return y + other
     return y.add_(other)
+
+
+def repeated(count: int, constant: Tensor, idle: Sequence[Tensor] = ()) -> Tensor:
+    """The constant (C, *lattice), of one sample, for `count` samples.
+
+    Parameters in `idle` get a gradient of zero.
+    """
+    if constant[0].numel() > 1 and is_simple(constant, *idle):
+        samples: Tensor = _Repeated.apply(count, constant, *idle)  # type: ignore[no-untyped-call]
+        return samples
+    for parameter in idle:
+        constant = constant + 0.0 * parameter.sum()
+    return constant.expand(count, *constant.shape)
+
+
+class _Repeated(torch.autograd.Function):
+    """Its gradient is summed over samples row by row, as it lies in memory.
+
+    torch's own sum over samples is ten times slower where channels come last.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, count: int, constant: Tensor, *idle: Tensor) -> Tensor:
+        ctx.idle = [parameter.shape for parameter in idle]
+        return constant.movedim(0, -1).contiguous().movedim(-1, 0).expand(count, *constant.shape)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        zeros = [g.new_zeros(shape) for shape in ctx.idle]
+        if g.stride(1) != 1:
+            return None, g.sum(0), *zeros
+        last = g.movedim(1, -1)
+        total = g.new_ones(1, len(g)) @ last.reshape(len(g), -1)
+        return None, total.view(last.shape[1:]).movedim(-1, 0), *zeros
 
 
 _kept: WeakKeyDictionary[type, bool] = WeakKeyDictionary()

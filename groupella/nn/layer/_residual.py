@@ -19,7 +19,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ from groupella.nn.pooling import PolyphasePool
 from groupella.nn.pooling._phases import Norm
 from groupella.nn.shared_maps import BiasMap, SharedLinearMap, record, recording
 
-from ._fusion import accumulate, convolve, is_plain
+from ._fusion import accumulate, convolve, is_plain, repeated
 from ._members import (
     Members,
     chain,
@@ -45,7 +45,7 @@ from ._members import (
 )
 from ._names import Spaces, make_path, parsed_free, planned
 from ._offsets import offsets_of
-from ._silence import is_constant, is_silent
+from ._silence import constant_of, is_constant, is_silent
 
 Init = Literal["earn", "balanced"]
 PathMaker: TypeAlias = Callable[[FeatureSpace, FeatureSpace], Path]
@@ -248,7 +248,7 @@ class ResidualPathway(nn.Module):
         terms = [y for y in (inner, outer) if y is not None]
         y = terms[0] if len(terms) == 1 else terms[0] + terms[1]
         if bias is not None and inside is None:
-            y = y + bias
+            y = y + repeated(len(y), bias)
             if self.bias is not None:
                 record(self, "bias", x, y)
             for offset in self.offsets.values():
@@ -280,9 +280,10 @@ class ResidualPathway(nn.Module):
         for path in self.paths.values():
             if path in plain or (path in constant and is_silent(path)):
                 continue
-            assert isinstance(path, Path)
-            place = int(self.stride > 1 and path.space_out.lattice == self.space_out.lattice)
-            before, y = sums[place], path(x[:1].detach() if path in constant else x)
+            target = cast(Path, path).space_out  # to check a protocol takes longer than this loop
+            place = int(self.stride > 1 and target.lattice == self.space_out.lattice)
+            before = sums[place]
+            y = repeated(len(x), *constant_of(path, x)) if path in constant else path(x)
             sums[place] = y if before is None else before + y
         pool = self.pool
         if (

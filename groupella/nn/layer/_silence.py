@@ -1,8 +1,8 @@
 """Paths that were taken out are not computed.
 
 A path is a linear map whose weights enter by products, so without weights it is constant: nothing,
-or its own bias if it has one, which one sample shows. Whether weights are zero is looked at once
-for each change of them: torch counts the changes of a tensor.
+or its own bias if it has one, which F-FC knows and one sample shows. Whether weights are zero is
+looked at once for each change of them: torch counts the changes of a tensor.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd import forward_ad
+
+from groupella.nn.paths import FactoredFC
 
 from ._fusion import is_watched
 
@@ -43,6 +45,17 @@ def is_constant(path: nn.Module) -> bool:
 def is_silent(path: nn.Module) -> bool:
     """Whether a path that `is_constant` has no bias."""
     return not any(name.endswith("bias") for name, _ in path.named_parameters())
+
+
+def constant_of(path: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """What a path that `is_constant` gives for any sample of x, (C'·F', *lattice).
+
+    And biases on which it does not depend, because weights multiply them.
+    """
+    if isinstance(path, FactoredFC) and path.point_bias is not None:
+        constant = path.point_bias.expand(len(path.theta1), -1).reshape(path.space_out.shape)
+        return constant, [] if path.channel_bias is None else [path.channel_bias]
+    return path(x[:1].detach())[0], []
 
 
 def _are_zero(path: nn.Module, weights: list[nn.Parameter]) -> bool:

@@ -1,20 +1,22 @@
 """Polyphase components of a torus whose sides the stride s divides, as plain tensor code.
 
 Of x (batch, channels, *lattice) the component of phase a ∈ {0, …, s−1}^d holds the sites s·j + a.
-Phases
-are numbered with the last axis fastest. `choose_phase` finds, for each sample on its own, the phase
-of the largest norm; `take_phase` gathers it. A lattice symmetry permutes the components as it
-permutes the sites, so with a norm that does not depend on the order of summation (the maximum) the
-choice moves exactly along.
+Phases are numbered with the last axis fastest. `choose_phase` finds, for each sample on its own,
+the phase of the largest norm; `take_phase` gathers it. A lattice symmetry permutes the components
+as it permutes the sites, so with a norm that does not depend on the order of summation (the
+maximum) the choice moves exactly along.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+
+from groupella.nn._simple import is_unrecorded
 
 from ._pattern import Pattern, matches
 
@@ -55,7 +57,11 @@ def choose_phase(
         x = x.detach()
         lattice = tuple(x.shape[2:])
         chain = () if pattern is None else pattern.chain
-        best = nearly_largest(phase_scores(x, lattice, norm, fibre, stride), x)
+        if norm == "inf" and fibre == 1 and x.stride(1) == 1:
+            score = _largest_of_rows(x, lattice, stride)
+        else:
+            score = phase_scores(x, lattice, norm, fibre, stride)
+        best = nearly_largest(score, x)
         tied = tied_samples(best)
         if tied is None:
             best = break_ties(x, best, lattice, *_factors(pattern, x), chain=chain, stride=stride)
@@ -80,8 +86,17 @@ def take_sites(x: Tensor, index: Tensor) -> Tensor:
     """The sites index[n] of sample n: (batch, channels, *lattice), (batch, p) to (batch, C, p)."""
     if torch.compiler.is_compiling():  # which cannot trace the derivatives of `_Take`
         return x.flatten(2).gather(2, index.unsqueeze(1).expand(-1, x.shape[1], -1))
+    if is_unrecorded():
+        return _Take.forward(x, index)
     taken: Tensor = _Take.apply(x, index)  # type: ignore[no-untyped-call]
     return taken
+
+
+def put_sites(g: Tensor, index: Tensor, lattice: Sequence[int]) -> Tensor:
+    """The adjoint of `take_sites`, for sites that differ: (batch, C, p) to (batch, C, *lattice)."""
+    put = _Put.forward if is_unrecorded() else _Put.apply
+    sites: Tensor = put(g, index, math.prod(lattice))  # type: ignore[no-untyped-call]
+    return sites.view(*g.shape[:2], *lattice)
 
 
 def check_sides(lattice: Sequence[int], stride: int = 2) -> None:
@@ -111,13 +126,29 @@ def phase_scores(
     return _by_phase(sites.sum(1, dtype=torch.float64), lattice, stride).sum(2)
 
 
+def _largest_of_rows(x: Tensor, lattice: Sequence[int], stride: int) -> Tensor:
+    """`phase_scores` of norm "inf", fast where channels come last in memory.
+
+    Maxima over sites come first: the rows that are compared are longer than a few channels.
+    """
+    rows = x.movedim(1, -1).reshape(len(x), lattice[0] // stride, -1)
+    largest = torch.maximum(rows.amax(1), -rows.amin(1))
+    phases = stride
+    for size in lattice[1:]:
+        largest = largest.reshape(len(x), phases, size // stride, -1).amax(2)
+        phases *= stride
+    return largest.reshape(len(x), phases, -1).amax(2)
+
+
 def nearly_largest(score: Tensor, x: Tensor) -> Tensor:
     """Return which phases (batch, phases) have the largest score, up to rounding of x."""
     return score >= score.amax(1, keepdim=True) * (1 - _precision(x) ** 0.6)
 
 
-def _precision(x: Tensor) -> Tensor:
-    """|3 (4/3 − 1) − 1|, that of the dtype; x may be traced, so it is not asked for it."""
+def _precision(x: Tensor) -> Tensor | float:
+    """|3 (4/3 − 1) − 1|, that of the dtype; where x is traced, it is not asked for it."""
+    if isinstance(x, Tensor) and not torch.compiler.is_compiling():
+        return torch.finfo(x.dtype).eps
     one = x.new_ones(())
     return (3 * (4 * one / 3 - one) - one).abs().double()
 

@@ -242,3 +242,19 @@ def test_second_derivatives_exist() -> None:
         return torch.cat([g.flatten() for g in found])
 
     torch.autograd.gradcheck(gradient, (x,), fast_mode=True)
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("shape", [(3, 4, 6), (3, 5), (3, 1, 1), (3, 2, 4, 2)])
+def test_what_is_repeated_for_all_samples_has_the_sum_of_their_gradients(
+    shape: tuple[int, ...], last: bool
+) -> None:
+    torch.manual_seed(0)
+    constant = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    y = fusion.repeated(5, constant)
+    assert torch.equal(y, constant.expand(5, *shape))
+    g = torch.randn(5, *shape, dtype=torch.float64)
+    g = g.movedim(1, -1).contiguous().movedim(-1, 1) if last else g
+    (found,) = torch.autograd.grad(y, constant, g)
+    torch.testing.assert_close(found, sum(g), rtol=0, atol=1e-14)
+    assert torch.autograd.gradgradcheck(lambda c: fusion.repeated(5, c), constant)

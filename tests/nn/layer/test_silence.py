@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -69,27 +70,30 @@ def test_a_path_that_is_taken_out_is_not_computed(
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_the_bias_of_a_path_that_is_taken_out_is_computed_for_one_sample(stride: int) -> None:
-    module = layer("F-FC+CONV", stride, paper_biases=True)
-    path = module.paths["F-FC"]
-    without(module, "F-FC")
-    for name in ("channel_bias", "point_bias"):
-        nn.init.normal_(getattr(path, name))
+@pytest.mark.parametrize(("free", "samples"), [("F-FC", []), ("S-FC", [1])])
+def test_the_bias_of_a_path_that_is_taken_out_is_computed_for_one_sample_at_most(
+    free: str, samples: list[int], stride: int
+) -> None:
+    module = layer(f"{free}+CONV", stride, paper_biases=True)
+    path = module.paths[free]
+    without(module, free)
+    biases = [p for name, p in path.named_parameters() if name.endswith("bias")]
+    for bias in biases:
+        nn.init.normal_(bias)
     x = torch.randn(5, *module.space_in.shape)
     hook = path.register_forward_hook(lambda *_: None)
     expected = module(x)
-    truth = torch.autograd.grad(expected.square().sum(), path.point_bias)  # type: ignore[arg-type]
+    truth = torch.autograd.grad(expected.square().sum(), biases)
     hook.remove()
     sizes: list[int] = []
-    forward = FactoredFC.forward
+    kind = type(path)
+    forward: Any = kind.forward
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            FactoredFC, "forward", lambda self, x: (sizes.append(len(x)), forward(self, x))[1]
-        )
+        patch.setattr(kind, "forward", lambda self, x: (sizes.append(len(x)), forward(self, x))[1])
         y = module(x)
-    assert sizes == [1]
+    assert sizes == samples
     torch.testing.assert_close(y, expected)
-    found = torch.autograd.grad(y.square().sum(), path.point_bias)  # type: ignore[arg-type]
+    found = torch.autograd.grad(y.square().sum(), biases)
     torch.testing.assert_close(found, truth)
 
 

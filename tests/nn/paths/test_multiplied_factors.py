@@ -9,6 +9,7 @@ import torch
 
 from groupella.groups import GroupSet, p4, z2
 from groupella.nn.paths import FactoredFC
+from groupella.nn.paths.factored_fc import factored
 from groupella.nn.shared_maps import taping
 
 CASES = [
@@ -48,3 +49,19 @@ def test_values_and_gradients_follow_the_definition(
     ):  # curvature wants to see z
         torch.testing.assert_close(path(x), truth, rtol=1e-12, atol=1e-12)
     assert {"theta1", "theta2"} <= set(seen)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_derivatives_of_both_orders_are_those_of_finite_differences(biases: bool) -> None:
+    torch.manual_seed(0)
+    x, theta1, theta2 = (
+        torch.randn(s, dtype=torch.float64) for s in ((2, 2, 3), (2, 2, 2), (2, 2, 3))
+    )
+    values = [x, theta1, theta2, *([torch.randn(2, 2, dtype=torch.float64)] if biases else [])]
+    values = [v.requires_grad_() for v in values]
+
+    def product(*v: torch.Tensor) -> torch.Tensor:
+        return factored(*v[:3], v[3] if biases else None)
+
+    assert torch.autograd.gradcheck(product, values)
+    assert torch.autograd.gradgradcheck(product, values)

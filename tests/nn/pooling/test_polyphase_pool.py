@@ -181,3 +181,22 @@ def test_what_cannot_be_pooled_is_refused() -> None:
         PolyphasePool(GroupSet(translations(1)).space((4,), 1))(torch.zeros(1, 2, 4))
     with pytest.raises(ValueError, match="must be even"):
         take_phase(torch.zeros(1, 1, 3), torch.zeros(1, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("lattice", "stride"), [((8,), 2), ((6, 4), 2), ((6, 9), 3), ((4, 2, 6), 2)]
+)
+def test_the_largest_entry_decides_in_either_memory_layout(
+    lattice: tuple[int, ...], stride: int
+) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(40, 3, *lattice)
+    starts = list(itertools.product(range(stride), repeat=len(lattice)))
+    norms = [
+        x[(..., *(slice(a, None, stride) for a in s))].abs().flatten(1).amax(1) for s in starts
+    ]
+    expected = torch.stack(norms, 1).argmax(1)
+    assert len(expected.unique()) == len(starts)
+    last = x.movedim(1, -1).contiguous().movedim(-1, 1)
+    for layout in (x, last):
+        assert torch.equal(choose_phase(layout, stride=stride), expected)
