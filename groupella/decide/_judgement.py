@@ -27,6 +27,7 @@ class Finding:
     margin: float
     reason: str
     leftover: Difference | None = None  # of what the network `against` sees
+    part: str | None = None  # that it contains and that clearly fails: nothing else was tested
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ mean over m, says nothing of labels that obey m, wherever moved data look like t
 
 A symmetry is asserted only where a test that could have failed was passed. Nothing is asserted
 where no network predicts better than the class frequencies. A candidate that averaging rejects
-needs no network of its own.
+needs no network of its own, nor does one that contains a candidate that clearly fails.
 
 Layers can obey more than the outputs. That the first ones obey m′ ⊃ m is asserted if a network
 built so is surely no worse than one whose layers obey m.
@@ -92,6 +92,10 @@ class Claims:
     weak
         A network that knows less than this share of what a candidate's own network knows is too
         weak to test it by averaging and imposing alone.
+    clear
+        A candidate clearly fails if averaging over it surely costs more than this share of that
+        information, and if moved data look familiar or imposing it costs as much. No candidate that
+        contains it can hold.
     suspicion
         Nothing is asserted while something seems left over at this level, over all tests of it.
     within
@@ -107,6 +111,7 @@ class Claims:
     explained: float = 0.9
     mostly: float = 0.7
     weak: float = 0.5
+    clear: float = 0.25
     suspicion: float = 0.05
     within: float = 0.25
 
@@ -201,10 +206,36 @@ class Comparison:
         for name in self.order:
             if not all(part in found for part in self.candidates.inside[name]):
                 continue
-            finding = self._found(name, found)
+            finding = self._found(name, found) or self._implied(name, found)
             if finding is not None:
                 found[name] = finding
         return found
+
+    def _implied(self, name: str, found: Mapping[str, Finding]) -> Finding | None:
+        """A candidate without a network of its own that contains one that clearly fails."""
+        for part in self.candidates.inside[name]:
+            finding = found[part]
+            floor = -self.claims.clear * max(self.gained[finding.against].mean, 0.0)
+            weaker, imposing = self.tested[finding.against], finding.imposing
+            fails = finding.averaging.surely_below(floor, self.z) and (
+                weaker.told[part] <= self.claims.familiar
+                or (imposing is not None and imposing.surely_below(floor, self.z))
+            )
+            if fails and finding.outcome == "rejected" and finding.against in self.learned:
+                averaging = self._gap(weaker, weaker, averaged=name)
+                reason = f"it contains {part}, which clearly fails"
+                return Finding(
+                    name,
+                    finding.against,
+                    "rejected",
+                    finding.probability,
+                    averaging,
+                    None,
+                    finding.margin,
+                    reason,
+                    part=part,
+                )
+        return None
 
     @property
     def order(self) -> list[str]:
@@ -255,14 +286,22 @@ class Comparison:
         imposing = self._gap(tested, against)
         known = max(float((against.scores - self.chance).mean()), 0.0)
         margin = rule.tolerance * known
-        z = float(stdtrit(self._independent - 1, 1 - rule.level / LAYER_TRIALS))
         holds = (
-            imposing.surely_above(-margin, z)
+            imposing.surely_above(-margin, self._z_of_layers)
             and imposing.mean > -rule.slight * known
             and not self._harms(imposing, known)
         )
         right = min(imposing.probability_above(-margin), 0.999)
         return LayersFinding(name, depth, holds, right, imposing, margin)
+
+    def costs_on_layers(self, finding: LayersFinding) -> bool:
+        """Whether a symmetry of layers surely costs predictions, on average or of one class."""
+        cost = finding.imposing
+        return cost.surely_below(0.0, self._z_of_layers) or self._surely_harms(cost)
+
+    @cached_property
+    def _z_of_layers(self) -> float:
+        return float(stdtrit(self._independent - 1, 1 - self.claims.level / LAYER_TRIALS))
 
     def _found(self, name: str, found: Mapping[str, Finding]) -> Finding | None:
         parts = {n: found[n].outcome for n in self.candidates.inside[name]}

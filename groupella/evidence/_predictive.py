@@ -322,9 +322,13 @@ class Predictive:
         Directions that it does not see, such as the sum of all logits, have no curvature and the
         variance of the prior: they must not soften predictions.
         """
-        seen = _seen(self.evidence.likelihood, f)
-        variance = (seen @ covariance @ seen).diagonal(dim1=1, dim2=2)
-        return variance / seen.diagonal().square()
+        blind = _blind(self.evidence.likelihood, f)
+        seen = 1.0 - blind.square().sum(1)
+        # The diagonal of (1 − BBᵀ) Σ (1 − BBᵀ), for few columns of B.
+        mixed = covariance @ blind
+        both = blind @ (blind.mT @ mixed)
+        variance = covariance.diagonal(dim1=1, dim2=2) + ((both - 2 * mixed) * blind).sum(2)
+        return variance / seen.square()
 
 
 def fitted_temperature(likelihood: Likelihood, f: Tensor, y: Tensor) -> float:
@@ -385,10 +389,16 @@ def _assessed(likelihood: Likelihood, draws: Tensor, y: Tensor, bins: int = 15) 
 
 def _seen(likelihood: Likelihood, f: Tensor) -> Tensor:
     """The projection (K, K) onto the outputs on which p(y | f) depends."""
+    blind = _blind(likelihood, f)
+    return torch.eye(len(blind)).to(blind) - blind @ blind.T
+
+
+def _blind(likelihood: Likelihood, f: Tensor) -> Tensor:
+    """An orthonormal basis (K, R) of the outputs on which p(y | f) does not depend."""
     root = likelihood.hessian_root(torch.zeros_like(f[:1]))[0]
     values, vectors = torch.linalg.eigh(root @ root.T)
-    basis: Tensor = vectors[:, values > 1e-9 * values[-1]]
-    return basis @ basis.T
+    basis: Tensor = vectors[:, values <= 1e-9 * values[-1]]
+    return basis
 
 
 def _sampled(

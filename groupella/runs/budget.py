@@ -88,7 +88,7 @@ class _Trial:
 
     job: Job
     n: int
-    trainings: int
+    trainings: float
     epoch: float
     beside: float
     spent: float
@@ -120,7 +120,7 @@ class _Trial:
         # Tests and evidence come beside the epochs.
         epoch = sum(epochs) / 2 * n / count
         beside = max(spent - sum(epochs), 0.0)
-        return cls(job, n, max(len(epochs) // 2, 1), epoch, beside, spent)
+        return cls(job, n, max(len(epochs) / 2, 1.0), epoch, beside, spent)
 
     @property
     def wanted(self) -> int:

@@ -36,6 +36,7 @@ from ._fit import Fit
 from ._scoring import Scoring
 
 MOST = 200  # data of which variances are computed
+MOST_NUMBERS = 5_000_000  # of their covariances, but of 50 data at least
 MOST_FEATURES = 8192  # of a last layer: its input factor then takes 256 MiB
 USUAL = 0.95
 LAST = "head."  # what the parameters of the last layer are called
@@ -129,7 +130,8 @@ class HeldOut:
 
     def _usual(self, predictive: Predictive, indices: Tensor) -> float:
         """The variance that few of these data exceed."""
-        some = indices[:: max(len(indices) // MOST, 1)][:MOST]
+        most = min(MOST, max(MOST_NUMBERS // self.scoring.outputs**2, 50))
+        some = indices[:: max(len(indices) // most, 1)][:most]
         return max(float(predictive.variance(self.x[some]).quantile(USUAL)), 1e-300)
 
 

@@ -2,7 +2,8 @@
 
 1. Hold out a part of the data. On the rest, train a network that obeys nothing and one for each
    candidate (`groupella.networks.invariant_net`), weaker candidates first. Measure what averaging
-   predictions of held-out data over the stricter ones costs; those that it rejects need no network.
+   predictions of held-out data over the stricter ones costs; those that it rejects need no network,
+   nor do those that contain one that clearly fails.
 2. `groupella.decide.claims` decides. Where the held-out data cannot tell, hold out others, train
    again and decide on both; "undecided" is an answer.
 3. Try whether the first layers may obey more than the outputs.
@@ -300,7 +301,8 @@ class _Search:
     ) -> tuple[Plan, Fit | None, tuple[LayersFinding, ...]]:
         """Let the first layers obey more, if a test allows it: the plan, its network, the tests.
 
-        The strictest candidate is tried on all layers, then on the first half of them. Under
+        The strictest candidate is tried on all layers; where that surely costs, on the first half
+        of them. Where the data cannot tell, they could not tell of half of them either. Under
         outputs that obey nothing, layers are also compared with dense ones.
         """
         name = FREE if plan.outputs.is_trivial else plan.outputs.name
@@ -326,19 +328,27 @@ class _Search:
                 tried.append(compared.on_layers(strictest.name, depth, tested, against))
                 if tried[-1].holds:
                     return deeper, trained, tuple(tried)
+                if not compared.costs_on_layers(tried[-1]):
+                    break
         shifts = [s for s in above if len(s.point_in(len(self.networks.lattice))) == 1]
         if plan.outputs.is_trivial and shifts:  # the layers of `FREE` are convolutions
             tried.append(compared.on_layers(shifts[0].name, most, look.tested[FREE], against))
         return plan, start, tuple(tried)
 
     def table(self, look: _Look) -> tuple[Consequence, ...]:
-        """What imposing each candidate does; by averaging, where that was enough to reject it."""
+        """What imposing each candidate does; by averaging, where that was enough to reject it.
+
+        Nothing was measured of one that contains another that clearly fails.
+        """
         findings = self.compare([look]).findings
         scoring = self.networks.scoring
         rows = [_chance_row(self.networks, look)]
         for name in self.plans:
             if name in look.rows:
                 rows.append(look.rows[name])
+                continue
+            if (part := findings[name].part) is not None:
+                rows.append(Consequence(name, note=f"not trained: {part} fails"))
                 continue
             against = findings[name].against
             mean = look.tested[against]

@@ -577,6 +577,44 @@ def test_stricter_candidates_wait_for_the_networks_of_weaker_ones() -> None:
     assert compared.judgement.verdict == "z2"
 
 
+@pytest.mark.parametrize(
+    ("averaging", "imposing", "told", "clearly"),
+    [
+        pytest.param(-0.7, -0.7, 0.9, True, id="both cost more than a quarter"),
+        pytest.param(-0.7, 0.1, 0.5, True, id="averaging costs more than a quarter"),
+        pytest.param(-0.7, -0.3, 0.9, False, id="averaging does, of unfamiliar data"),
+        pytest.param(0.1, -0.7, 0.9, False, id="imposing does, averaging helps"),
+        pytest.param(-0.3, -0.4, 0.5, False, id="both cost less"),
+        pytest.param(-0.02, 0.1, 0.5, False, id="nothing costs"),
+    ],
+)
+def test_what_contains_a_candidate_that_clearly_fails_needs_no_network(
+    averaging: float, imposing: float, told: float, clearly: bool
+) -> None:
+    world = World()
+    unknown = world.free + world.gap(-2.0)  # moved data look so unfamiliar that this says nothing
+    averaged = {"z2": world.free + world.gap(averaging), "p4": unknown}
+    z2 = world.free + world.gap(imposing)
+    tested = {
+        FREE: Scores(world.free, averaged, {"z2": told, "p4": 0.9}),
+        "z2": Scores(z2, {"p4": z2}, {"p4": 0.9}),
+    }
+    found = Comparison(tested, world.chance, world.classes, CHAIN).findings
+    if not clearly:
+        assert "p4" not in found
+        return
+    assert (found["z2"].part, found["p4"].part) == (None, "z2")
+    assert (found["p4"].outcome, found["p4"].imposing) == ("rejected", None)
+    assert found["p4"].reason == "it contains z2, which clearly fails"
+    assert found["p4"].probability <= found["z2"].probability
+    # Once it has a network, that one is asked.
+    tested["p4"] = Scores(world.free + 0.1, {}, {})
+    compared = Comparison(tested, world.chance, world.classes, CHAIN)
+    assert compared.findings["p4"].part is None
+    assert compared.findings["p4"].outcome == "open"
+    assert compared.judgement.verdict == "undecided"
+
+
 def test_each_look_has_its_share_of_the_level() -> None:
     world = World()
     once, twice = (
@@ -599,16 +637,18 @@ def test_folds_are_taken_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "noise", "holds"), [(0.1, 0.3, True), (-0.5, 0.3, False), (0.0, 3.0, False)]
+    ("gain", "noise", "holds", "costs"),
+    [(0.1, 0.3, True, False), (-0.5, 0.3, False, True), (0.0, 3.0, False, False)],
 )
 def test_layers_obey_more_only_if_that_surely_costs_nothing(
-    gain: float, noise: float, holds: bool
+    gain: float, noise: float, holds: bool, costs: bool
 ) -> None:
     world = World()
     against = Scores(world.free)
     compared = Comparison({FREE: against}, world.chance, world.classes, ONE)
     found = compared.on_layers("z2", 2, Scores(world.free + world.gap(gain, noise)), against)
     assert found.holds is holds
+    assert compared.costs_on_layers(found) is costs
     assert (found.candidate, found.depth) == ("z2", 2)
     assert found.margin == pytest.approx(MARGIN)
 
@@ -619,7 +659,9 @@ def test_layers_that_harm_one_class_are_not_asserted() -> None:
     against = Scores(world.free)
     compared = Comparison({FREE: against}, world.chance, world.classes, ONE)
     assert change.mean() > 0
-    assert not compared.on_layers("z2", 1, Scores(world.free + change), against).holds
+    found = compared.on_layers("z2", 1, Scores(world.free + change), against)
+    assert not found.holds
+    assert compared.costs_on_layers(found)
 
 
 def test_rows_are_told_apart_as_far_as_their_distributions_differ() -> None:

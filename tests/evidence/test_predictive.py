@@ -56,6 +56,24 @@ def test_equals_the_exact_posterior_predictive_of_linear_regression() -> None:
     assert nll == pytest.approx(float(expected), abs=1e-10)
 
 
+@pytest.mark.parametrize("likelihood", [Categorical(), Bernoulli()])
+def test_variance_is_that_of_what_the_likelihood_sees(likelihood: Categorical | Bernoulli) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(12, 3, dtype=torch.float64)
+    network = nn.Linear(3, 5).double()
+    evidence = Evidence(network, likelihood, Prior.from_network(network, precisions=0.8))
+    y = torch.arange(12) % 5
+    classes = isinstance(likelihood, Categorical)
+    evidence.collect((x, y if classes else torch.eye(5).double()[y]))
+    predictive = Predictive(evidence)
+    _, covariance = predictive.latent(x)
+    seen = torch.eye(5).double()
+    if classes:
+        seen = seen - 1 / 5  # the sum of all logits changes nothing
+    each = (seen @ covariance @ seen).diagonal(dim1=1, dim2=2) / seen.diagonal() ** 2
+    torch.testing.assert_close(predictive.variance(x), each.mean(1), rtol=1e-10, atol=1e-12)
+
+
 def test_covariance_equals_the_dense_jacobian_formula() -> None:
     """A small convolutional network: J (H + δ)⁻¹ Jᵀ with every matrix written out."""
     torch.manual_seed(1)

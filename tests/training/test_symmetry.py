@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 import groupella.training._candidates as module
-from groupella.decide.claims import Comparison, Judgement
-from groupella.groups import GroupSet, Symmetry, c4, flips, p4, permutations, z2
+from groupella.decide.claims import Claims, Comparison, Judgement
+from groupella.groups import GroupSet, Symmetry, c4, d4, flips, p4, permutations, z2
 from groupella.networks import InvariantNet
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.shared_maps import FactorTooLargeError
@@ -225,6 +225,26 @@ def test_consequences_are_those_of_each_network_on_held_out_data() -> None:
     assert [line.partition(":")[0] for line in said] == ["no symmetry", "z2", "c4"]
 
 
+def test_what_contains_a_group_that_clearly_fails_is_not_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nothing counts as familiar: each group is judged by a network of its own.
+    settings = replace(SHORT, claims=Claims(familiar=1e-6))
+    groups = GroupSet(c4(), d4())
+    data = quadrants(240)
+    said: list[str] = []
+    found = find_symmetry(data, groups, settings=settings, progress=False, say=said.append)
+    assert found.verdict == "none"
+    assert [line.partition(":")[0] for line in said] == ["no symmetry", "c4"]
+    row = found.consequences[-1]
+    assert (row.name, row.note, row.nll) == ("d4", "not trained: c4 fails", None)
+    assert found.judgement.findings[-1].outcome == "rejected"
+    # The complete table has its network, which shows the same.
+    complete = strict_networks(data, groups, settings=settings, progress=False)
+    by_name = {row.name: row.nll for row in complete}
+    assert by_name["d4"] > 2 * by_name["free"]  # type: ignore[operator]
+
+
 def test_the_split_has_the_same_share_of_every_class() -> None:
     y = torch.tensor([0] * 40 + [1] * 12 + [2] * 8)
     train, held = module.split(y, FindSettings())
@@ -259,7 +279,8 @@ def test_interrupted_in_any_training_and_resumed_it_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     data, groups = quadrants(60), GroupSet(z2())
-    whole = find_symmetry(data, groups, settings=SHORT, progress=False)
+    settings = replace(SHORT, longer=1.0)  # the last training has a second epoch too
+    whole = find_symmetry(data, groups, settings=settings, progress=False)
     fit, trained = module.fit, []
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
@@ -272,7 +293,7 @@ def test_interrupted_in_any_training_and_resumed_it_is_the_same(
         return fit(*arguments, **options)
 
     monkeypatch.setattr(module, "fit", interrupted)
-    options: dict[str, Any] = {"settings": SHORT, "progress": False, "directory": tmp_path}
+    options: dict[str, Any] = {"settings": settings, "progress": False, "directory": tmp_path}
     with pytest.raises(Interrupted):
         find_symmetry(data, groups, **options)
     assert trained == ["free", "z2", "final"][: at + 1]
@@ -298,6 +319,8 @@ def test_one_class_is_refused() -> None:
 def test_bad_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="confirm must be 'predictions' or 'evidence'"):
         FindSettings(confirm="guess")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="longer must be positive"):
+        FindSettings(longer=0.0)
     for share in (0.0, 1.0, -0.1):
         with pytest.raises(ValueError, match="held_out must lie between 0 and 1"):
             FindSettings(held_out=share)
