@@ -35,8 +35,8 @@ class Study:
 
 
 PRESETS = {
-    "quick": Study(training={"epochs": 40}),
-    "hour": Study(seeds=3, training={"epochs": 120}),
+    "quick": Study(),
+    "hour": Study(seeds=3),
     "paper": Study(n=3000, seeds=20, training={"epochs": 300, "channels": 16}),
 }
 
@@ -82,9 +82,11 @@ def run(name: str, seed: int, study: Study, say: Callable[[str], None] | None = 
     found = find_equivariance(train, task.groups, space_in, space_out, settings, say=say)
     error = _error(found.network, test)
     plain = _error(found.plain.network, test)
-    groups = GroupSet(*task.groups, trivial())
-    every = fit_equivariant(train, groups, space_in, space_out, None, settings, free=found.free)
-    soft = _error(every.network, test)
+    soft = error
+    if not found.symmetry.is_trivial:  # else that network is handed over
+        groups = GroupSet(*task.groups, trivial())
+        every = fit_equivariant(train, groups, space_in, space_out, None, settings, free=found.free)
+        soft = _error(every.network, test)
     said = found.judgement
     return Outcome(
         name, seed, task.obeys, found.verdict, said.probability, said.reason, error, plain, soft

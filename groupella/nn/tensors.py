@@ -1,9 +1,10 @@
 """Nonlinear maps of scalars, vectors and tensors that commute with any matrix group.
 
-Gated: scalars s become s σ(s), every other summand t of the fibre becomes t σ(a) with a scalar a of
-its own, its gate. Products: t ⊗ u of all pairs of summands of one channel; a linear layer after it
-is bilinear in the features, and its curvature is that of the linear layer. Neither needs a norm, so
-both commute with boosts and scalings as well as with rotations (Finzi, Welling and Wilson 2021).
+Gated: every summand t of the fibre becomes t σ(a) with a scalar a of its own, its gate. So do
+scalars: where gates are constant, polynomials stay polynomials. Products: t ⊗ u of all pairs of
+summands of one channel; a linear layer after it is bilinear in the features, and its curvature is
+that of the linear layer. Neither needs a norm, so both commute with boosts and scalings as well as
+with rotations (Finzi, Welling and Wilson 2021, who gate scalars by themselves).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Gated(nn.Module):
     Attributes
     ----------
     space_in
-        The input features: `space` with one more scalar for every summand that is no scalar.
+        The input features: `space` with one more scalar for every summand.
 
     Raises
     ------
@@ -58,12 +59,9 @@ class Gated(nn.Module):
     def __init__(self, space: FeatureSpace) -> None:
         super().__init__()
         number, scalar = summands(space)
-        others = [k for k, is_scalar in enumerate(scalar) if not is_scalar]
-        self.space_in = self.space_out = space
-        if others:
-            self.space_in = space.with_fibre(space.fibre.tensors + len(others) * SCALAR)
-        place = {k: space.fibre_size + i for i, k in enumerate(others)}
-        gates = [place.get(int(k), f) for f, k in enumerate(number)]
+        self.space_out = space
+        self.space_in = space.with_fibre(space.fibre.tensors + len(scalar) * SCALAR)
+        gates = [space.fibre_size + int(k) for k in number]
         self.register_buffer("gates", torch.tensor(gates), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

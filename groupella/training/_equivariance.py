@@ -3,15 +3,20 @@
 1. Hold out a part of the data. On the rest, train a multilayer perceptron and a network with a
    path for every candidate; the better of these two obeys nothing. Then train one that obeys each
    candidate (`groupella.networks.equivariant_net`). The paths that a candidate adds to those of
-   stricter ones are shrunk or free, whichever predicts held-out data better (`_Search.best`).
-2. Measure what imposing a candidate costs on held-out data, and what averaging the predictions of a
-   weaker network over it costs: the mean of g⁻¹·f(g·x) over random elements g.
+   stricter ones are shrunk or free, whichever predicts a quarter of the held-out data better
+   (`_Search.best`).
+2. Measure on the other three quarters what imposing a candidate costs, and what averaging the
+   predictions of a weaker network over it costs: the mean of g⁻¹·f(g·x) over random elements g.
 3. `groupella.decide.claims` decides, by the same rule as for labels; "undecided" is an answer.
-4. Train the network of the verdict on all data.
+4. Where a candidate is open, train its network and the one that it is compared with for as many
+   epochs again, and decide again, twice at most.
+5. Train the network of the verdict on all data.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,18 +34,22 @@ from groupella.decide.claims import (
     Tested,
     told_apart,
 )
-from groupella.evidence import Prior
+from groupella.evidence import Evidence, Prior
 from groupella.groups import FeatureSpace, GroupSet, Symmetry, trivial
 from groupella.networks import EquivariantNet, equivariant_net
 
 from ._blocks import copies
 from ._candidates import FindSettings, outputs, split
 from ._fit import Fit, fit
+from ._history import EpochRecord
 from ._scoring import SCORINGS, Scoring
 
 MOTIONS = 16
 MOST_TOLD = 500
-WEAK = 1e-6
+CHOOSING = 1 / 4  # of the held-out data
+WEAK, FREE_PRECISION = 1e-6, 1.0
+UNTIL = 0.25  # of the epochs
+LOOKS = 3
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,8 @@ class EquivarianceSettings:
     epochs, batch_size, lr, clip
         Their training, see `groupella.training.Settings`.
     held_out
-        The share of the data that is held out, between 0 and 1.
+        The share of the data that is held out, between 0 and 1. A quarter of these choose between
+        networks, the others test the candidates.
     resolution
         The smallest error that counts, as a share of the targets' standard deviation: a network
         that is right to within it is as good as an exact one. Without noise in the targets, any
@@ -70,7 +80,7 @@ class EquivarianceSettings:
     epochs: int = 60
     batch_size: int = 64
     lr: float = 0.01
-    clip: float = 0.1
+    clip: float = 1.0
     held_out: float = 0.3
     resolution: float = 0.1
     claims: Claims = field(default_factory=Claims)
@@ -147,22 +157,29 @@ def find_equivariance(
     if not any(member.is_trivial for member in groups):
         groups = GroupSet(*groups, trivial())
     search = _Search(data, groups, space_in, space_out, chosen, say or (lambda line: None))
-    train, held = _held_out(data, chosen)
-    search.add(FREE, train, held)
-    for name in search.compare(train, held).order:
-        if name not in search.compare(train, held).findings:
-            search.add(name, train, held)
-    judgement = search.compare(train, held).judgement
+    train, choose, held = _held_out(data, chosen)
+    search.add(FREE, train, choose, held)
+    for look in range(LOOKS):
+        for name in search.compare(train, held).order:
+            if name not in search.compare(train, held).findings:
+                search.add(name, train, choose, held)
+        judgement = search.compare(train, held).judgement
+        again = [f for f in judgement.findings if f.candidate in judgement.open]
+        if not again or look == LOOKS - 1:
+            break
+        for name in dict.fromkeys(n for f in again for n in (f.against, f.candidate)):
+            search.train_on(name, train, choose)
+            search.add(name, train, choose, held)
     symmetry = search.imposed(judgement)
     everything = torch.arange(len(data[0]))
     plain = search.train(trivial(), everything)
-    final = search.train(None if symmetry.is_trivial else symmetry, everything)
+    final = search.trained(None if symmetry.is_trivial else symmetry, everything)
     rows = (search.chance_row(train, held), *search.rows.values())
     return FoundEquivariance(judgement, symmetry, final, plain, rows, search.free[None])
 
 
 class _Search:
-    """Networks trained on one part of the data and tested on the other."""
+    """Networks trained on one part of the data, chosen on another and tested on a third."""
 
     def __init__(
         self,
@@ -183,7 +200,8 @@ class _Search:
         self.candidates = Candidates.of(groups)
         self.scoring: Scoring = SCORINGS["regression"](space_out.size, self.y)
         self.free: dict[Symmetry | None, frozenset[str]] = {}
-        self.networks: dict[Symmetry | None, torch.nn.Module] = {}
+        self.networks: dict[Symmetry | None, tuple[float, torch.nn.Module]] = {}
+        self.rounds: Counter[Symmetry | None] = Counter()  # beyond the first
         self.tested: dict[str, Tested] = {}
         self.rows: dict[str, Consequence] = {}
 
@@ -196,33 +214,60 @@ class _Search:
                 self.groups, *self.spaces, symmetry, channels=chosen.channels, depth=chosen.depth
             )
 
-    def best(self, symmetry: Symmetry | None, train: Tensor, held: Tensor) -> torch.nn.Module:
-        """The network whose own paths, beside those of stricter candidates, are shrunk or free.
+    def best(
+        self, symmetry: Symmetry | None, train: Tensor, choose: Tensor
+    ) -> tuple[float, torch.nn.Module]:
+        """How well a network predicts the data `choose`, and the network.
 
-        Free, the many weights of a weak group may overfit so much that it predicts worse than one
-        that obeys too much, and a symmetry that is not there seems to cost nothing. Shrunk, what
-        only these paths can express, such as a cross product, is not learned. The better network on
-        held-out data counts; weaker groups start from its choice. Paths that obey nothing are
-        always shrunk.
+        Its own paths, beside those of stricter candidates, are shrunk or free. Free, the many
+        weights of a weak group may overfit so much that it predicts worse than one that obeys too
+        much, and a symmetry that is not there seems to cost nothing. Shrunk, what only these paths
+        can express, such as a cross product, is not learned. The better network counts; weaker
+        groups start from its choice. Paths that obey nothing are always shrunk.
         """
         if symmetry not in self.networks:
             stricter = self._stricter(symmetry)
             for other in stricter:
-                self.best(other, train, held)
+                self.best(other, train, choose)
             free = frozenset[str]().union(*(self.free[other] for other in stricter))
             choices = [free]
-            if symmetry is not None and self._precisions(symmetry, free | {symmetry.name}) != (
-                self._precisions(symmetry, free)
-            ):
-                choices.append(free | {symmetry.name})
+            if symmetry is not None:
+                asked = Prior.from_network(self.new(symmetry)).groups
+                if any(g.initial > 1 and g.path == symmetry.name for g in asked):
+                    choices.append(free | {symmetry.name})
             found = []
             for choice in choices:
                 self.free[symmetry] = choice
                 network = self.train(symmetry, train).network
-                quality = self.scoring.quality(outputs(network, self.x[held]), self.y[held])
+                quality = self.scoring.quality(outputs(network, self.x[choose]), self.y[choose])
                 found.append((quality, choice, network))
-            _, self.free[symmetry], self.networks[symmetry] = max(found, key=lambda one: one[0])
+            quality, self.free[symmetry], network = max(found, key=lambda one: one[0])
+            self.networks[symmetry] = quality, network
         return self.networks[symmetry]
+
+    def chosen(self, name: str, train: Tensor, choose: Tensor) -> Symmetry | None:
+        """What the network of a candidate obeys; None: it has a path for every candidate."""
+        if name != FREE:
+            return self.groups[name]
+        # What obeys nothing has two networks, and the better one is the yardstick.
+        return max((None, trivial()), key=lambda kind: self.best(kind, train, choose)[0])
+
+    def train_on(self, name: str, train: Tensor, choose: Tensor) -> None:
+        """Train the network of a candidate for as many epochs again, and keep the better one."""
+        kind = self.chosen(name, train, choose)
+        before, network = self.best(kind, train, choose)
+        network = self.train(kind, train, network).network
+        quality = self.scoring.quality(outputs(network, self.x[choose]), self.y[choose])
+        if quality > before:
+            self.networks[kind] = quality, network
+            self.rounds[kind] += 1
+
+    def trained(self, symmetry: Symmetry | None, indices: Tensor) -> Fit:
+        """A network trained as often as that of the search."""
+        found = self.train(symmetry, indices)
+        for _ in range(self.rounds[symmetry]):
+            found = self.train(symmetry, indices, found.network)
+        return found
 
     def _stricter(self, symmetry: Symmetry | None) -> list[Symmetry]:
         """Candidates that contain the symmetry; None: all."""
@@ -232,14 +277,31 @@ class _Search:
         members = [self.groups[name] for name in names]
         return [m for m in members if not m.is_trivial and m != symmetry]
 
-    def _precisions(self, symmetry: Symmetry | None, free: Collection[str]) -> dict[str, float]:
-        """Of the prior: weak for the strictest paths and those that are free, else the initial."""
-        asked = Prior.from_network(self.new(symmetry)).groups
-        return {g.name: WEAK if g.initial <= 1 or g.path in free else g.initial for g in asked}
+    def train(
+        self, symmetry: Symmetry | None, indices: Tensor, start: torch.nn.Module | None = None
+    ) -> Fit:
+        """Train a network with the paths free that `best` has chosen, from where `start` ended.
 
-    def train(self, symmetry: Symmetry | None, indices: Tensor) -> Fit:
-        """Train a network with the paths free that `best` has chosen."""
+        The strictest paths and those that are free have no prior at first. A product of weights
+        starts near a saddle, where all its gradients are small, and a prior would keep it there.
+        """
         chosen, network = self.settings, self.new(symmetry)
+        held_back = {
+            g.name: g.initial
+            for g in Prior.from_network(network).groups
+            if g.initial > 1 and g.path not in self.free[symmetry]
+        }
+        if start is not None:
+            network.load_state_dict(start.state_dict())
+        prior = Prior.from_network(network, precisions=WEAK if start is None else FREE_PRECISION)
+        for name, precision in held_back.items():
+            prior.set_precision(name, precision)
+
+        def on_epoch(record: EpochRecord, evidence: Evidence) -> None:
+            if record.epoch + 1 == math.ceil(UNTIL * chosen.epochs):
+                for name in set(prior.names) - held_back.keys():
+                    evidence.prior.set_precision(name, FREE_PRECISION)
+
         options: dict[str, Any] = {
             name: getattr(chosen, name) for name in ("epochs", "batch_size", "lr", "clip", "seed")
         }
@@ -248,20 +310,16 @@ class _Search:
             (self.x[indices], self.y[indices]),
             self.scoring.likelihood(),
             method="map",
-            prior=Prior.from_network(
-                network, precisions=self._precisions(symmetry, self.free[symmetry])
-            ),
+            prior=prior,
+            on_epoch=on_epoch,
             progress=False,
             **options,
         )
 
-    def add(self, name: str, train: Tensor, held: Tensor) -> None:
+    def add(self, name: str, train: Tensor, choose: Tensor, held: Tensor) -> None:
         """Train and test one network."""
         x, y, scoring = self.x[held], self.y[held], self.scoring
-        # What obeys nothing has two networks, and the better one is the yardstick.
-        kinds = (None, trivial()) if name == FREE else (self.groups[name],)
-        networks = [self.best(kind, train, held) for kind in kinds]
-        network = max(networks, key=lambda n: scoring.quality(outputs(n, x), y))
+        _, network = self.best(self.chosen(name, train, choose), train, choose)
         plain = outputs(network, x)
         spread = self.y.double().var(0, unbiased=False).mean().sqrt().item()
         calibration = scoring.calibrated(plain, y).clamp(min=self.settings.resolution * spread)
@@ -301,7 +359,7 @@ class _Search:
     def compare(self, train: Tensor, held: Tensor) -> Comparison:
         chance = self.scoring.chance(self.y[train], self.y[held])[0].double().numpy()
         labels = self.scoring.labels(self.y[held]).numpy()
-        return Comparison(self.tested, chance, labels, self.candidates, self.settings.claims)
+        return Comparison(self.tested, chance, labels, self.candidates, self.settings.claims, LOOKS)
 
     def chance_row(self, train: Tensor, held: Tensor) -> Consequence:
         scores, f = self.scoring.chance(self.y[train], self.y[held])
@@ -343,19 +401,30 @@ def fit_equivariant(
     _check(data, space_in, space_out)
     search = _Search(data, groups, space_in, space_out, chosen, lambda line: None)
     if free is None:
-        search.best(symmetry, *_held_out(data, chosen))
+        train, choose, _ = _held_out(data, chosen)
+        search.best(symmetry, train, choose)
     else:
         search.free[symmetry] = frozenset(free)
     return search.train(symmetry, torch.arange(len(data[0])))
 
 
-def _held_out(data: tuple[Tensor, Tensor], settings: EquivarianceSettings) -> tuple[Tensor, Tensor]:
-    """Which data to train on, and which to hold out."""
-    return split(
-        torch.zeros(len(data[0]), dtype=torch.long),
-        FindSettings(held_out=settings.held_out, seed=settings.seed),
-        blocks=copies(data[0]),
-    )
+def _held_out(
+    data: tuple[Tensor, Tensor], settings: EquivarianceSettings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Which data to train on, which to choose networks by, and which to test candidates on."""
+    blocks = copies(data[0])
+
+    def parted(indices: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        one, other = split(
+            torch.zeros(len(indices), dtype=torch.long),
+            FindSettings(held_out=share, looks=1, seed=settings.seed),
+            blocks=blocks[indices],
+        )
+        return indices[one], indices[other]
+
+    train, rest = parted(torch.arange(len(data[0])), settings.held_out)
+    held, choose = parted(rest, CHOOSING)
+    return train, choose, held
 
 
 def _check(data: tuple[Tensor, Tensor], space_in: FeatureSpace, space_out: FeatureSpace) -> None:

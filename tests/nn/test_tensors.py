@@ -63,12 +63,12 @@ def test_they_commute_with_every_matrix_group(kind: type[nn.Module], symmetry: S
 def test_gates_and_products_by_hand() -> None:
     one = space(orthogonal(3), 1)
     gated = Gated(one)
-    assert gated.space_in.fibre_size == 13 + 2
-    x = torch.randn(1, 15)
+    assert gated.space_in.fibre_size == 13 + 3
+    x = torch.randn(1, 16)
     y = gated(x)
-    torch.testing.assert_close(y[0, 0], x[0, 0] * torch.sigmoid(x[0, 0]))
-    torch.testing.assert_close(y[0, 1:4], x[0, 1:4] * torch.sigmoid(x[0, 13]))
-    torch.testing.assert_close(y[0, 4:13], x[0, 4:13] * torch.sigmoid(x[0, 14]))
+    torch.testing.assert_close(y[0, 0], x[0, 0] * torch.sigmoid(x[0, 13]))
+    torch.testing.assert_close(y[0, 1:4], x[0, 1:4] * torch.sigmoid(x[0, 14]))
+    torch.testing.assert_close(y[0, 4:13], x[0, 4:13] * torch.sigmoid(x[0, 15]))
     pair = GroupSet(orthogonal(3)).space((), 1, SCALAR + V)
     z = torch.tensor([[2.0, 1.0, 2.0, 3.0]])
     v = z[0, 1:]

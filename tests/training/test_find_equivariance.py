@@ -17,6 +17,7 @@ from groupella.training import (
     fit_equivariant,
     outputs,
 )
+from groupella.training._equivariance import _held_out
 
 GROUPS = GroupSet(orthogonal(3), rotations(3), about_axis(2))
 PAIR = GROUPS.space((), 2, V)
@@ -92,6 +93,30 @@ def test_what_only_a_weaker_group_expresses_is_learned() -> None:
         )
         errors.append((outputs(fitted.network, test[0]) - test[1]).square().mean())
     assert errors[1] < 0.7 * errors[0]
+
+
+def test_products_of_weights_leave_their_saddle() -> None:
+    """With its prior from the first step, this network ends near the mean of the targets."""
+    task = TASKS["inertia"]
+    train, test = task.data(500, 0), task.data(1000, 1)
+    settings = EquivarianceSettings(epochs=20)
+    fitted = fit_equivariant(
+        train, task.groups, *task.spaces(), task.groups["O(3)"], settings, free=()
+    )
+    error = (outputs(fitted.network, test[0]) - test[1]).square().mean()
+    assert error < 0.2 * (test[1] - test[1].mean(0)).square().mean()
+
+
+def test_networks_are_chosen_by_other_data_than_claims_are_tested_on() -> None:
+    x = torch.randn(100, 6)
+    x[50:60] = x[:10]  # copies stay together
+    parts = _held_out((x, x), EquivarianceSettings(held_out=0.4))
+    assert torch.equal(torch.cat(parts).sort().values, torch.arange(100))
+    assert [len(part) for part in parts] == pytest.approx([60, 10, 30], abs=4)
+    for part in parts:
+        assert torch.equal(
+            torch.isin(torch.arange(10), part), torch.isin(torch.arange(50, 60), part)
+        )
 
 
 def test_bad_data_are_refused() -> None:
