@@ -40,7 +40,9 @@ def tail_quantile(tails: Tensor, level: float) -> Tensor:
         Between 0 and 1.
     """
     degrees, scale = tails
-    return torch.tensor([_quantile(float(d), level) for d in degrees], dtype=torch.float64) * scale
+    quantiles = [_quantile(float(d), level) for d in degrees]
+    found: Tensor = torch.tensor(quantiles, dtype=torch.float64) * scale
+    return found
 
 
 def _quantile(degrees: float, level: float) -> float:

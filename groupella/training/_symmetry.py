@@ -336,10 +336,7 @@ class _Search:
         return plan, start, tuple(tried)
 
     def table(self, look: _Look) -> tuple[Consequence, ...]:
-        """What imposing each candidate does; by averaging, where that was enough to reject it.
-
-        Nothing was measured of one that contains another that clearly fails.
-        """
+        """What imposing each candidate does; by averaging, where it needed no network."""
         findings = self.compare([look]).findings
         scoring = self.networks.scoring
         rows = [_chance_row(self.networks, look)]
@@ -347,17 +344,15 @@ class _Search:
             if name in look.rows:
                 rows.append(look.rows[name])
                 continue
-            if (part := findings[name].part) is not None:
-                rows.append(Consequence(name, note=f"not trained: {part} fails"))
-                continue
-            against = findings[name].against
+            against, part = findings[name].against, findings[name].part
+            why = "" if part is None else f"{part} fails: "
             mean = look.tested[against]
             rows.append(
                 Consequence(
                     name,
                     nll=-float(mean.averaged[name].mean()),
                     parameters=look.rows[against].parameters,
-                    note=f"{against}, averaged over it",
+                    note=f"{why}{against}, averaged over it",
                     **{scoring.measure: mean.accuracy[name]},
                 )
             )
