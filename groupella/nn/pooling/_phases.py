@@ -95,7 +95,7 @@ def take_sites(x: Tensor, index: Tensor) -> Tensor:
 def put_sites(g: Tensor, index: Tensor, lattice: Sequence[int]) -> Tensor:
     """The adjoint of `take_sites`, for sites that differ: (batch, C, p) to (batch, C, *lattice)."""
     put = _Put.forward if is_unrecorded() else _Put.apply
-    sites: Tensor = put(g, index, math.prod(lattice))  # type: ignore[no-untyped-call]
+    sites: Tensor = put(g, index, math.prod(lattice))
     return sites.view(*g.shape[:2], *lattice)
 
 
