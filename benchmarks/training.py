@@ -1,10 +1,10 @@
 """CPU time of training against what it replaces, in one run.
 
-    python -m benchmarks.training [--json] [--repeats 15]
+    python -m benchmarks.training [--json] [--repeats 15] [--ways]
 
 One thread; medians of process CPU time over interleaved repeats, so that a change of the machine's
-speed meets all contestants alike. The speed-up by a second process is one of wall time and needs
-two idle cores. With `--json` the last line is one JSON object.
+speed meets all contestants alike. The speed-up by a second process and `--ways` are of wall time
+and need two idle cores. With `--json` the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -163,6 +163,43 @@ def updates(repeats: int, n: int = 60_000) -> dict[str, float]:
     }
 
 
+def ways(repeats: int) -> dict[str, float]:
+    """A step of the trunk in other ways, against float32 on one thread: wall time."""
+    x = torch.randn(BATCH, 3, 32, 32)
+    networks = {
+        "stock": stock_trunk(),
+        "conv": preset("cifar10/CONV", alpha=ALPHA),
+        "ffc_conv": preset("cifar10/F-FC+CONV", alpha=ALPHA),
+    }
+    found = {}
+    for name, network in networks.items():
+        weights = list(network.train().parameters())
+        last = x.contiguous(memory_format=torch.channels_last)
+        plain = training_step(network, weights, x)
+        lower = training_step(torch.autocast("cpu", torch.bfloat16)(network), weights, x)
+        steps: dict[str, Step] = {
+            "float32": plain,
+            "bfloat16": lower,
+            "channels_last": training_step(network, weights, last),
+            "two_threads": _with_two_threads(plain),
+        }
+        if name == "conv":
+            steps["compiled"] = training_step(torch.compile(network), weights, x)
+        seconds = medians(steps, max(repeats // 2, 3), time.perf_counter)
+        for way in [*steps][1:]:
+            found[f"{name}_{way}_vs_float32"] = seconds[way] / seconds["float32"]
+    return found
+
+
+def _with_two_threads(step: Step) -> Step:
+    def threaded() -> None:
+        torch.set_num_threads(2)
+        step()
+        torch.set_num_threads(1)
+
+    return threaded
+
+
 def processes(repeats: int) -> dict[str, float]:
     """Images per second of two processes that share batches of 256, against one's: wall time.
 
@@ -208,17 +245,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print all figures as the last line")
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--ways", action="store_true", help="also bfloat16, threads, torch.compile")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     keep_freed_memory()  # as `fit` does
     figures: dict[str, float] = {}
-    for name, benchmark in {
+    benchmarks = {
         "networks of select": candidates,
         "the trunk of the paper": trunks,
         "updates of precisions": updates,
         "two processes": processes,
-    }.items():
+    }
+    if arguments.ways:
+        benchmarks["other ways to compute"] = ways
+    for name, benchmark in benchmarks.items():
         print(name)
         found = benchmark(arguments.repeats)
         figures |= found
