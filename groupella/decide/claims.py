@@ -61,6 +61,7 @@ from .assertion import assertion
 
 FREE = "free"
 LAYER_TRIALS = 3  # how many claims about layers share the level, at most
+UNLIKE = ", on data like these: moved by it they look different"
 NOTHING = (
     "no network predicts held-out data better than the class frequencies or the mean of the "
     "targets: there is nothing to learn, or there are too few data or epochs"
@@ -328,7 +329,7 @@ class Comparison:
             and not (familiar and (harmed or averaging.mean < -margin))
         ):
             outcome = "holds"
-            reason = "imposing it costs nothing"
+            reason = "imposing it costs nothing" + ("" if familiar else UNLIKE)
             probability = imposing.probability_above(-margin)
         elif (
             familiar
@@ -347,8 +348,9 @@ class Comparison:
             probability = 0.0 if imposed_harm else imposing.probability_above(-slight)
         else:
             reason = "the held-out data cannot tell"
+            # Unfamiliar data say nothing by averaging: neither for the candidate nor against it.
             probability = min(
-                averaging.probability_above(-margin),
+                averaging.probability_above(-margin) if familiar else 0.5,
                 imposing.probability_above(-margin),
                 0.5 if harmed or imposed_harm else 1.0,
             )
