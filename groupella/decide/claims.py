@@ -19,7 +19,8 @@ Both with paired standard errors, at `level` divided by the number of candidates
 |          | on average, or in a class that has enough data to be sure; or something is left    |
 | holds    | averaging surely costs nothing, in no class, and imposing does not cost; or        |
 |          | imposing surely costs nothing, where moved data do not look like the data          |
-| open     | everything else: the data cannot tell, or the two questions disagree               |
+| open     | everything else: the data cannot tell, the two questions disagree, or no network   |
+|          | obeys the candidate and no more                                                    |
 
 A third question can only speak against a candidate. What h sees beyond m, its outputs less their
 mean over m, says nothing of labels that obey m, wherever moved data look like the data:
@@ -140,6 +141,9 @@ class Comparison:
         that suits these data best. Who does not surely beat it has learned nothing.
     blocks
         A number for each held-out datum; those with the same one, such as copies, count as one.
+    blind
+        Candidates whose networks obey more than they should, since no layer can tell the candidate
+        from a larger group: that imposing them costs says nothing against them.
     """
 
     tested: Mapping[str, Tested]
@@ -150,6 +154,7 @@ class Comparison:
     looks: int = 1
     guess: FloatArray | None = None
     blocks: npt.NDArray[Any] | None = None
+    blind: frozenset[str] = frozenset()
 
     @cached_property
     def z(self) -> float:
@@ -342,6 +347,9 @@ class Comparison:
                 "averaging predictions over it costs nothing, but its own network predicts worse: "
                 "it may need more epochs"
             )
+        elif name in self.blind and imposing.surely_below(-slight, z):
+            probability = 0.5
+            reason = "its own network predicts worse, but obeys a larger group"
         elif imposing.surely_below(-slight, z) or (imposed_harm and self._surely_harms(imposing)):
             outcome = "rejected"
             reason = "imposing it costs predictions" + (f" {self._one}" if imposed_harm else "")

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from groupella.bases import equivariant_basis
 from groupella.decide import Candidates
 from groupella.decide.claims import (
     FREE,
@@ -31,7 +33,7 @@ from groupella.decide.claims import (
     LayersFinding,
     Tested,
 )
-from groupella.groups import GroupSet, Symmetry, is_inside, on_values, trivial
+from groupella.groups import GroupSet, Symmetry, is_inside, on_values, permutations, trivial
 from groupella.networks import InvariantNet
 
 from ._candidates import CandidateNetworks, FindSettings, Plan, outputs, split
@@ -319,7 +321,25 @@ class _Search:
             networks.settings.looks,
             np.concatenate(guess),
             torch.cat([networks.blocks[k.held] for k in looks]).numpy(),
+            self._blind,
         )
+
+    @cached_property
+    def _blind(self) -> frozenset[str]:
+        """Candidates that a network takes for all permutations of the sites.
+
+        They take every pair of sites to every other, as the alternating group does.
+        """
+        found = set()
+        for member in self.asked:
+            if member.lattice is None or member.has_fibre or member.lattice.size < 4:
+                continue
+            one = GroupSet(member).space(member.lattice, 1)
+            moves = [g.moves for g in permutations(member.lattice.size).site_generators]
+            everything = Symmetry.from_generators("all", member.lattice, moves)
+            if equivariant_basis(one, one, member).dim == 2 and not is_inside(everything, member):
+                found.add(member.name)
+        return frozenset(found)
 
     def imposed(self, judgement: Judgement, look: _Look) -> Symmetry:
         """What the network that is handed over obeys; undecided: as the best on held-out data."""

@@ -405,3 +405,18 @@ def test_noise_in_labels_is_not_learned_by_heart_again(tmp_path: Path) -> None:
     assert (tmp_path / "2" / "free-2-short").exists()
     assert found.fit.settings.epochs <= 20
     assert right[2] > right[1]
+
+
+def test_labels_that_obey_even_permutations_are_not_said_to_obey_nothing() -> None:
+    """No linear layer on four points tells even permutations from all, so none imposes them."""
+    even = Symmetry.from_generators("a4", 4, [[1, 2, 0, 3], [1, 0, 3, 2]])
+    x = torch.randn(2000, 1, 4, generator=torch.Generator().manual_seed(0))
+    gaps = x[:, 0, :, None] - x[:, 0, None, :]
+    first, second = torch.triu_indices(4, 4, 1)
+    y = (gaps[:, first, second].prod(1) > 0).long()
+    settings = FindSettings(looks=1)
+    groups = GroupSet(trivial(), even, permutations(4))
+    found = find_symmetry((x, y), groups, settings=settings, progress=False)
+    outcomes = {f.candidate: f.outcome for f in found.judgement.findings}
+    assert outcomes == {"a4": "open", "s4": "rejected"}
+    assert found.verdict == "undecided"
