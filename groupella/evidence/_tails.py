@@ -40,7 +40,8 @@ def tail_quantile(tails: Tensor, level: float) -> Tensor:
         Between 0 and 1.
     """
     degrees, scale = tails
-    return torch.tensor([_quantile(float(d), level) for d in degrees], dtype=torch.float64) * scale
+    widths = torch.tensor([_quantile(float(d), level) for d in degrees], dtype=torch.float64)
+    return widths * scale.to(widths)
 
 
 def _quantile(degrees: float, level: float) -> float:
