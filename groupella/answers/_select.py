@@ -44,7 +44,7 @@ from groupella.groups import (
     trivial,
     value_space,
 )
-from groupella.nn._invariants import permutes_sites
+from groupella.nn.standardise import Standardise
 from groupella.training import FindSettings, OnEpoch, check_names, find_symmetry, pair_of
 
 from ._answer import Answer
