@@ -44,7 +44,7 @@ from groupella.groups import (
     trivial,
     value_space,
 )
-from groupella.nn._invariants import permutes_sites
+from groupella.nn.standardise import Standardise
 from groupella.training import FindSettings, OnEpoch, check_names, find_symmetry, pair_of
 
 from ._answer import Answer
@@ -247,10 +247,8 @@ def find(
 def _commuting(data: ImageData, groups: GroupSet) -> ImageData:
     """Data standardised in a way that commutes with what the groups do to values."""
     space = value_space(groups, data.lattice, data.channels)
-    permuted = space.fibre_permutes and permutes_sites(space)
-    return (
-        data if space.fibre_size == 1 and permuted else data.in_fields(space.fibre_size, permuted)
-    )
+    centre = Standardise(space).centre
+    return data if space.fibre_size == 1 and centre else data.in_fields(space.fibre_size, centre)
 
 
 def check_groups(groups: Iterable[Symmetry], lattice: tuple[int, ...]) -> None:

@@ -19,7 +19,8 @@ Both with paired standard errors, at `level` divided by the number of candidates
 |          | on average, or in a class that has enough data to be sure; or something is left    |
 | holds    | averaging surely costs nothing, in no class, and imposing does not cost; or        |
 |          | imposing surely costs nothing, where moved data do not look like the data          |
-| open     | everything else: the data cannot tell, or the two questions disagree               |
+| open     | everything else: the data cannot tell, the two questions disagree, or no network   |
+|          | obeys the candidate and no more                                                    |
 
 A third question can only speak against a candidate. What h sees beyond m, its outputs less their
 mean over m, says nothing of labels that obey m, wherever moved data look like the data:
@@ -61,6 +62,7 @@ from .assertion import assertion
 
 FREE = "free"
 LAYER_TRIALS = 3  # how many claims about layers share the level, at most
+UNLIKE = ", on data like these: moved by it they look different"
 NOTHING = (
     "no network predicts held-out data better than the class frequencies or the mean of the "
     "targets: there is nothing to learn, or there are too few data or epochs"
@@ -144,6 +146,9 @@ class Comparison:
         that suits these data best. Who does not surely beat it has learned nothing.
     blocks
         A number for each held-out datum; those with the same one, such as copies, count as one.
+    blind
+        Candidates whose networks obey more than they should, since no layer can tell the candidate
+        from a larger group: that imposing them costs says nothing against them.
     """
 
     tested: Mapping[str, Tested]
@@ -154,6 +159,7 @@ class Comparison:
     looks: int = 1
     guess: FloatArray | None = None
     blocks: npt.NDArray[Any] | None = None
+    blind: frozenset[str] = frozenset()
 
     @cached_property
     def z(self) -> float:
@@ -367,7 +373,7 @@ class Comparison:
             and not (familiar and (harmed or averaging.mean < -margin))
         ):
             outcome = "holds"
-            reason = "imposing it costs nothing"
+            reason = "imposing it costs nothing" + ("" if familiar else UNLIKE)
             probability = imposing.probability_above(-margin)
         elif (
             familiar
@@ -380,14 +386,18 @@ class Comparison:
                 "averaging predictions over it costs nothing, but its own network predicts worse: "
                 "it may need more epochs"
             )
+        elif name in self.blind and imposing.surely_below(-slight, z):
+            probability = 0.5
+            reason = "its own network predicts worse, but obeys a larger group"
         elif imposing.surely_below(-slight, z) or (imposed_harm and self._surely_harms(imposing)):
             outcome = "rejected"
             reason = "imposing it costs predictions" + (f" {self._one}" if imposed_harm else "")
             probability = 0.0 if imposed_harm else imposing.probability_above(-slight)
         else:
             reason = "the held-out data cannot tell"
+            # Unfamiliar data say nothing by averaging: neither for the candidate nor against it.
             probability = min(
-                averaging.probability_above(-margin),
+                averaging.probability_above(-margin) if familiar else 0.5,
                 imposing.probability_above(-margin),
                 0.5 if harmed or imposed_harm else 1.0,
             )

@@ -39,10 +39,9 @@ def tail_quantile(tails: Tensor, level: float) -> Tensor:
     level
         Between 0 and 1.
     """
-    degrees, scale = tails
-    quantiles = [_quantile(float(d), level) for d in degrees]
-    found: Tensor = torch.tensor(quantiles, dtype=torch.float64) * scale
-    return found
+    degrees, scale = tails.double().unbind(0)
+    widths = torch.tensor([_quantile(float(d), level) for d in degrees], dtype=torch.float64)
+    return widths.to(scale) * scale
 
 
 def _quantile(degrees: float, level: float) -> float:

@@ -5,7 +5,8 @@
    predictions of held-out data over the stricter ones costs; those that it rejects need no network,
    nor do those that contain one that clearly fails.
 2. `groupella.decide.claims` decides. Where the held-out data cannot tell, hold out others, train
-   again and decide on both; "undecided" is an answer.
+   again and decide on both; where networks learned noise by heart, train for a shorter time and
+   decide on the others alone. "Undecided" is an answer.
 3. Try whether the first layers may obey more than the outputs.
 4. Train the network of the verdict on with all data, and fold its normalisation away.
 
@@ -15,13 +16,15 @@ All trainings go through `fit`: an interrupted search resumes and gives the same
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from groupella.bases import equivariant_basis
 from groupella.decide import Candidates
 from groupella.decide.claims import (
     FREE,
@@ -31,15 +34,17 @@ from groupella.decide.claims import (
     LayersFinding,
     Tested,
 )
-from groupella.groups import GroupSet, Symmetry, is_inside, on_values, trivial
+from groupella.groups import GroupSet, Symmetry, is_inside, on_values, permutations, trivial
 from groupella.networks import InvariantNet
 
-from ._candidates import CandidateNetworks, FindSettings, Plan, split
+from ._candidates import CandidateNetworks, FindSettings, Plan, outputs, split
 from ._fit import Fit, OnEpoch
 from ._found import FoundSymmetry
 from ._held_out import HeldOut
 from ._scoring import SCORINGS, Scoring
 
+SHORT = 0.25  # of the epochs, where networks learned their data by heart
+BY_HEART = 0.1  # of what they know of their data helps on others
 FAR = 1000.0  # the largest mean of real targets, in units of their standard deviation
 
 
@@ -102,9 +107,9 @@ def find_symmetry(
     search = _Search.begun(data, groups, scoring, chosen, directory, progress, say, weights, blocks)
     search.networks.on_epoch = on_epoch
     networks, y = search.networks, data[1]
-    looks, judgement = search.decide()
-    symmetry = search.imposed(judgement, looks[0])
-    plan, start, tried = search.layers(looks[0], judgement, Plan(symmetry))
+    look, judgement = search.decide()
+    symmetry = search.imposed(judgement, look)
+    plan, start, tried = search.layers(look, judgement, Plan(symmetry))
     judgement = replace(judgement, obeys=search.listed(judgement.obeys), layers=tried)
     final = networks.train(
         plan,
@@ -112,11 +117,11 @@ def find_symmetry(
         "final",
         start=start,
         validation=validation,
-        longer=chosen.longer + (start is None),
+        longer=look.length * (chosen.longer + (start is None)),
     )
-    table = search.table(looks[0])
-    known = start or looks[0].fits[search.best(looks[0])]
-    held_out = HeldOut(known, looks[0].train, looks[0].held, *data, scoring)
+    table = search.table(look)
+    known = start or look.fits[search.best(look)]
+    held_out = HeldOut(known, look.train, look.held, *data, scoring)
     return FoundSymmetry(judgement, symmetry, final, table, search.candidates, scoring, held_out)
 
 
@@ -136,8 +141,8 @@ def judged(
     scoring = _scoring(data[1], task, classes)
     search = _Search.begun(data, groups, scoring, settings, directory, progress, say)
     search.networks.on_epoch = on_epoch
-    looks, found = search.decide()
-    return replace(found, obeys=search.listed(found.obeys)), search.table(looks[0])
+    look, found = search.decide()
+    return replace(found, obeys=search.listed(found.obeys)), search.table(look)
 
 
 def _check_finite(groups: GroupSet) -> None:
@@ -173,15 +178,24 @@ def strict_networks(
 
 @dataclass(frozen=True)
 class _Look:
-    """Networks trained on one part of the data and tested on the other."""
+    """Networks trained on one part of the data and tested on the other.
+
+    `length` times the usual number of epochs.
+    """
 
     number: int
     train: Tensor
     held: Tensor
-    fits: dict[str, Fit]
-    tested: dict[str, Tested]
-    rows: dict[str, Consequence]
-    sees: dict[str, Mapping[str, Tensor]]
+    fits: dict[str, Fit] = field(default_factory=dict)
+    tested: dict[str, Tested] = field(default_factory=dict)
+    rows: dict[str, Consequence] = field(default_factory=dict)
+    sees: dict[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    length: float = 1.0
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the table is made from it; from later looks of the same length it is not."""
+        return not self.number or self.length != 1.0
 
 
 class _Search:
@@ -218,23 +232,49 @@ class _Search:
             networks.network(plan)  # what cannot be built is refused before any training
         return search
 
-    def decide(self) -> tuple[list[_Look], Judgement]:
-        """Look until nothing is open, as often as allowed: the looks, and what they say."""
+    def decide(self) -> tuple[_Look, Judgement]:
+        """Look until nothing is open, as often as allowed: the look to go on from, and the verdict.
+
+        Where networks learned their training data by heart, noise in the targets say, the second
+        look trains for a quarter of the time and decides alone. The level is shared by all looks,
+        so that this is no more likely to be wrong.
+        """
         chosen = self.networks.settings
         every = chosen.confirm == "evidence"
         looks = [self.look(0, every)]
         judgement = self.judgement(looks)
+        if chosen.looks > 1 and judgement.obeys is None and not every and self.by_heart(looks[0]):
+            short = self.look(1, length=SHORT)
+            found = self.judgement([short])
+            if found.obeys is not None:
+                return short, found
+            more = self.known(short) > self.known(looks[0])
+            return (short, found) if more else (looks[0], judgement)
         while len(looks) < chosen.looks and judgement.open:
             looks.append(self.look(len(looks), every))
             judgement = self.judgement(looks)
-        return looks, judgement
+        return looks[0], judgement
 
-    def look(self, number: int, every: bool = False) -> _Look:
+    def known(self, look: _Look) -> float:
+        """The most nats per datum that a network knows of held-out data."""
+        return max(gain.mean for gain in self.compare([look]).gained.values())
+
+    def by_heart(self, look: _Look) -> bool:
+        """Whether next to nothing of what the free network knows of its own data helps on others.
+
+        Neither it nor any other network is better on held-out data than that.
+        """
+        scoring, y = self.networks.scoring, self.networks.y[look.train]
+        f = outputs(look.fits[FREE].network, self.networks.x[look.train])
+        own = scoring.scores(f, y, scoring.calibrated(f, y)) - scoring.guess(y, y)
+        return self.known(look) < BY_HEART * float(own.mean())
+
+    def look(self, number: int, every: bool = False, length: float = 1.0) -> _Look:
         """Train and test, weaker candidates first; those that averaging rejects only if asked."""
         networks = self.networks
         labels = networks.scoring.labels(networks.y)
         train, held = split(labels, networks.settings, number, networks.blocks)
-        look = _Look(number, train, held, {}, {}, {}, {})
+        look = _Look(number, train, held, length=length)
         self._add(look, FREE)
         for name in self.compare([look]).order:
             if every or name not in self.compare([look]).findings:
@@ -282,7 +322,25 @@ class _Search:
             networks.settings.looks,
             np.concatenate(guess),
             torch.cat([networks.blocks[k.held] for k in looks]).numpy(),
+            self._blind,
         )
+
+    @cached_property
+    def _blind(self) -> frozenset[str]:
+        """Candidates that a network takes for all permutations of the sites.
+
+        They take every pair of sites to every other, as the alternating group does.
+        """
+        found = set()
+        for member in self.asked:
+            if member.lattice is None or member.has_fibre or member.lattice.size < 4:
+                continue
+            one = GroupSet(member).space(member.lattice, 1)
+            moves = [g.moves for g in permutations(member.lattice.size).site_generators]
+            everything = Symmetry.from_generators("all", member.lattice, moves)
+            if equivariant_basis(one, one, member).dim == 2 and not is_inside(everything, member):
+                found.add(member.name)
+        return frozenset(found)
 
     def imposed(self, judgement: Judgement, look: _Look) -> Symmetry:
         """What the network that is handed over obeys; undecided: as the best on held-out data."""
@@ -397,14 +455,15 @@ class _Search:
     def _add(self, look: _Look, name: str) -> None:
         networks, plan = self.networks, self.plans[name]
         file = f"{plan.file_name}-{look.number + 1}" if look.number else plan.file_name
-        trained = networks.train(plan, look.train, file)
+        file += "-short" if look.length != 1.0 else ""
+        trained = networks.train(plan, look.train, file, longer=look.length)
         row = self._test(look, name, trained)
-        if name != FREE and not look.number:
+        if name != FREE and look.is_shown:
             error = look.tested[name].within
             if error is None:
                 error = networks.invariance_error(trained, look.held, plan.outputs)
             row = replace(row, equivariance_error=error)
-        if not look.number:  # the table is that of the first look
+        if look.is_shown:
             row = replace(row, log_evidence=float(look.tested[name].scores.sum()))
         look.fits[name], look.rows[name] = trained, row
         if row.r2 is not None:
@@ -414,7 +473,7 @@ class _Search:
         self.say(f"{'no symmetry' if name == FREE else name}: {score}")
 
     def _try(self, look: _Look, plan: Plan) -> tuple[Tested, Fit]:
-        trained = self.networks.train(plan, look.train, plan.file_name)
+        trained = self.networks.train(plan, look.train, plan.file_name, longer=look.length)
         return self.networks.test(plan.file_name, trained, look.held).tested, trained
 
     def _around(self, symmetry: Symmetry) -> list[Symmetry]:

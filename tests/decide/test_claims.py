@@ -101,6 +101,21 @@ def test_what_averaging_and_imposing_say(
         assert judgement.probability > 0.99
 
 
+def test_what_averaging_costs_on_unfamiliar_data_does_not_count_against_a_candidate() -> None:
+    judgement, found = World().one(-0.5, -0.06, told=0.9)
+    assert judgement.verdict == "undecided"
+    assert found["z2"].probability == 0.5
+    _, familiar = World().one(-MARGIN, -0.03, told=0.5)
+    assert familiar["z2"].probability == pytest.approx(0.5, abs=0.01)
+
+
+def test_an_assertion_says_if_moved_data_look_unlike_the_data() -> None:
+    _, found = World().one(-0.5, 0.2, told=0.9)
+    assert found["z2"].reason.startswith("imposing it costs nothing, on data like these")
+    _, found = World().one(-MARGIN, 0.2, told=0.5)
+    assert "data like these" not in found["z2"].reason
+
+
 def test_few_data_leave_open_what_many_decide() -> None:
     verdicts = [World(n).one(-0.02, -0.02)[0].verdict for n in (20, 2000)]
     assert verdicts == ["undecided", "z2"]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import groupella.training._candidates as module
 from groupella.decide.claims import Claims, Comparison, Judgement
-from groupella.groups import GroupSet, Symmetry, c4, d4, flips, p4, permutations, z2
+from groupella.groups import GroupSet, Symmetry, c4, d4, flips, p4, permutations, trivial, z2
 from groupella.networks import InvariantNet
 from groupella.nn.normalisation import ChannelNorm
 from groupella.nn.shared_maps import FactorTooLargeError
@@ -402,3 +402,46 @@ def test_folds_hold_out_different_data() -> None:
 def test_looks_that_cannot_be_are_refused(looks: int) -> None:
     with pytest.raises(ValueError, match=r"looks must be .*at least 1"):
         FindSettings(looks=looks)
+
+
+def test_noise_in_labels_is_not_learned_by_heart_again(tmp_path: Path) -> None:
+    """Three labels in ten are wrong; networks that are trained for long know them all."""
+
+    def spread(n: int, seed: int) -> tuple[Tensor, Tensor]:
+        x = torch.randn(n, 1, 8, generator=torch.Generator().manual_seed(seed))
+        return x, (x[:, 0].std(1) > 0.97).long()
+
+    x, y = spread(480, 0)
+    wrong = torch.rand(len(y), generator=torch.Generator().manual_seed(1)) < 0.3
+    groups = GroupSet(trivial(), permutations(8))
+    truth_x, truth = spread(1000, 2)
+    right = {}
+    for looks in (1, 2):
+        settings = FindSettings(epochs=40, width=16, looks=looks)
+        found = find_symmetry(
+            (x, torch.where(wrong, 1 - y, y)),
+            groups,
+            settings=settings,
+            directory=tmp_path / str(looks),
+            progress=False,
+        )
+        assert found.verdict == "undecided"
+        right[looks] = float((found.network(truth_x).argmax(1) == truth).double().mean())
+    assert (tmp_path / "2" / "free-2-short").exists()
+    assert found.fit.settings.epochs <= 20
+    assert right[2] > right[1]
+
+
+def test_labels_that_obey_even_permutations_are_not_said_to_obey_nothing() -> None:
+    """No linear layer on four points tells even permutations from all, so none imposes them."""
+    even = Symmetry.from_generators("a4", 4, [[1, 2, 0, 3], [1, 0, 3, 2]])
+    x = torch.randn(2000, 1, 4, generator=torch.Generator().manual_seed(0))
+    gaps = x[:, 0, :, None] - x[:, 0, None, :]
+    first, second = torch.triu_indices(4, 4, 1)
+    y = (gaps[:, first, second].prod(1) > 0).long()
+    settings = FindSettings(looks=1)
+    groups = GroupSet(trivial(), even, permutations(4))
+    found = find_symmetry((x, y), groups, settings=settings, progress=False)
+    outcomes = {f.candidate: f.outcome for f in found.judgement.findings}
+    assert outcomes == {"a4": "open", "s4": "rejected"}
+    assert found.verdict == "undecided"
