@@ -2,7 +2,8 @@
 
 Predictions are averaged over a learned distribution of motions of the input, and a regulariser
 pulls towards a wide one: loss − λ·width, λ = 0.01 as published. Here the distribution is the
-mixture of `_mixture.py`, and its width Σ_m π_m log|G_m|/log|G_max|. Widths are read off in the
+mixture of `_mixture.py`, and its width Σ_m π_m log|G_m|/log|G_max| (published: the norm of the
+widths of uniform distributions, and one motion per datum in training). Widths are read off in the
 paper, without a limit.
 """
 

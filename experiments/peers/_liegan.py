@@ -7,8 +7,8 @@ A generator draws group elements g ~ q (the mixture of `_mixture.py`) and a disc
     discriminator:  ½ E[−log D(x, y)] + ½ E_q[−log(1 − D(gx, gy))],
 
 with betas 0.5 and 0.999 of the generator's Adam as published. The cosine keeps it from the identity
-(λ = 1; with the 0.01 of the published code the identity won on the tuning seeds). Averages over q
-are exact in π. It gives no predictor: that of the table is a strict network with the symmetry
+(λ = 1 as in the published commands; with 0.01, the default of their code, the identity won on the
+tuning seeds). Averages over q are exact in π. It gives no predictor: that of the table is a strict network with the symmetry
 found, trained afterwards.
 """
 
@@ -83,4 +83,4 @@ def search(problem: Problem) -> Found:
     return Found(numbers, strict_network(problem, imposed, problem.pool))
 
 
-METHOD = Method("liegan", "Yang 2023", search, "tuned", layer_wise=False, tuned="λ, rates, width")
+METHOD = Method("liegan", "Yang 2023", search, "tuned", layer_wise=False, tuned="rates, width")

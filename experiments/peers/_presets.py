@@ -16,7 +16,7 @@ TUNING = {
     "sequences": (900, 901),
     "digits": (900,),
     "digits16": (),  # thresholds are those of digits
-    "deep": (900,),
+    "deep": (900, 901),
 }
 
 
