@@ -155,6 +155,19 @@ def _check_finite(groups: GroupSet) -> None:
             )
 
 
+def _check_permuting(groups: GroupSet) -> None:
+    """Refuse groups that do more to sites than permute them: features on these say too little."""
+    for member in groups:
+        for g in member.site_generators:
+            if g.sites is None or g.signs is None or (g.signs < 0).any():
+                raise ValueError(
+                    f"{member} changes signs or mixes the numbers at several sites, and a search "
+                    "takes symmetries that permute sites. Give these numbers as values at one "
+                    f"site: samples of shape ({len(g.moves)}, 1), and "
+                    f"groupella.groups.internal({member.name!r}, 1, matrices)"
+                )
+
+
 def strict_networks(
     data: tuple[Tensor, Tensor],
     groups: GroupSet,
@@ -222,6 +235,7 @@ class _Search:
         blocks: Tensor | None = None,
     ) -> _Search:
         """A search whose data and networks have been checked."""
+        _check_permuting(groups)
         groups = on_values(groups, tuple(data[0].shape[2:]), int(data[0].shape[1]))
         networks = CandidateNetworks(
             data, scoring, groups, settings, directory, progress, weights, blocks

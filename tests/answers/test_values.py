@@ -5,7 +5,7 @@ import pytest
 
 import groupella
 from groupella.data import load
-from groupella.groups import GroupSet, generated, internal, permutations, trivial, z2
+from groupella.groups import GroupSet, Symmetry, generated, internal, permutations, trivial, z2
 
 QUICK = {"epochs": 15, "width": 16, "layers": False}
 
@@ -55,3 +55,18 @@ def test_what_would_do_nothing_is_refused_before_any_training():
         groupella.select(x[:, :2], order.argmax(1), swaps)
     with pytest.raises(ValueError, match="colours acts on values"):
         load("digits", groupella.data.Moved(swaps))
+
+
+def test_matrices_on_sites_are_refused_and_found_as_values_at_one_site():
+    rng = np.random.default_rng(3)
+    mirror = np.eye(4) - 2 * np.diag([1, 0, 0, 0])
+    turned = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    x = rng.normal(size=(400, 4))
+    for matrix in (mirror, turned @ mirror @ turned.T):
+        with pytest.raises(ValueError, match=r"samples of shape \(4, 1\), and .*internal\('m'"):
+            groupella.select(x, x[:, 0] > 0, Symmetry.from_generators("m", 4, [matrix]))
+        inside = np.linalg.eigh(matrix)[1]  # of which the first changes its sign
+        z = x @ inside
+        y = np.abs(z[:, 0]) + z[:, 1] > 0.8
+        answer = groupella.select(x[:, :, None], y, internal("m", 1, [matrix]), **QUICK)
+        assert answer.verdict == "m"
