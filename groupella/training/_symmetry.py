@@ -107,8 +107,8 @@ def find_symmetry(
     search = _Search.begun(data, groups, scoring, chosen, directory, progress, say, weights, blocks)
     search.networks.on_epoch = on_epoch
     networks, y = search.networks, data[1]
-    look, judgement = search.decide()
-    symmetry = search.imposed(judgement, look)
+    looks, judgement = search.decide()
+    look, symmetry = looks[0], search.imposed(judgement, looks)
     plan, start, tried = search.layers(look, judgement, Plan(symmetry))
     judgement = replace(judgement, obeys=search.listed(judgement.obeys), layers=tried)
     final = networks.train(
@@ -120,7 +120,7 @@ def find_symmetry(
         longer=look.length * (chosen.longer + (start is None)),
     )
     table = search.table(look)
-    known = start or look.fits[search.best(look)]
+    known = start or look.fits[search.best(looks)]
     held_out = HeldOut(known, look.train, look.held, *data, scoring)
     return FoundSymmetry(judgement, symmetry, final, table, search.candidates, scoring, held_out)
 
@@ -141,8 +141,8 @@ def judged(
     scoring = _scoring(data[1], task, classes)
     search = _Search.begun(data, groups, scoring, settings, directory, progress, say)
     search.networks.on_epoch = on_epoch
-    look, found = search.decide()
-    return replace(found, obeys=search.listed(found.obeys)), search.table(look)
+    looks, found = search.decide()
+    return replace(found, obeys=search.listed(found.obeys)), search.table(looks[0])
 
 
 def _check_finite(groups: GroupSet) -> None:
@@ -246,8 +246,10 @@ class _Search:
             networks.network(plan)  # what cannot be built is refused before any training
         return search
 
-    def decide(self) -> tuple[_Look, Judgement]:
-        """Look until nothing is open, as often as allowed: the look to go on from, and the verdict.
+    def decide(self) -> tuple[list[_Look], Judgement]:
+        """Look until nothing is open, as often as allowed: all looks, and the verdict.
+
+        The first one of these is to go on from.
 
         Where networks learned their training data by heart, noise in the targets say, the second
         look trains for a quarter of the time and decides alone. The level is shared by all looks,
@@ -260,14 +262,13 @@ class _Search:
         if chosen.looks > 1 and judgement.obeys is None and not every and self.by_heart(looks[0]):
             short = self.look(1, length=SHORT)
             found = self.judgement([short])
-            if found.obeys is not None:
-                return short, found
-            more = self.known(short) > self.known(looks[0])
-            return (short, found) if more else (looks[0], judgement)
+            if found.obeys is not None or self.known(short) > self.known(looks[0]):
+                return [short, *looks], found
+            return [*looks, short], judgement
         while len(looks) < chosen.looks and judgement.open:
             looks.append(self.look(len(looks), every))
             judgement = self.judgement(looks)
-        return looks[0], judgement
+        return looks, judgement
 
     def known(self, look: _Look) -> float:
         """The most nats per datum that a network knows of held-out data."""
@@ -356,17 +357,18 @@ class _Search:
                 found.add(member.name)
         return frozenset(found)
 
-    def imposed(self, judgement: Judgement, look: _Look) -> Symmetry:
+    def imposed(self, judgement: Judgement, looks: list[_Look]) -> Symmetry:
         """What the network that is handed over obeys; undecided: as the best on held-out data."""
         obeys = judgement.obeys
         if obeys is None:
-            obeys = (self.best(look),)
+            obeys = (self.best(looks),)
         (name,) = obeys or (FREE,)
         return self.plans[name].outputs
 
-    def best(self, look: _Look) -> str:
-        """The network that predicts held-out data best."""
-        return max(look.tested, key=lambda n: float(look.tested[n].scores.mean()))
+    def best(self, looks: list[_Look]) -> str:
+        """The network that predicts held-out data best, in the mean of all looks."""
+        known = [n for n in looks[0].tested if all(n in look.tested for look in looks)]
+        return max(known, key=lambda n: sum(float(k.tested[n].scores.mean()) for k in looks))
 
     def layers(
         self, look: _Look, judgement: Judgement, plan: Plan

@@ -411,25 +411,21 @@ def test_noise_in_labels_is_not_learned_by_heart_again(tmp_path: Path) -> None:
         x = torch.randn(n, 1, 8, generator=torch.Generator().manual_seed(seed))
         return x, (x[:, 0].std(1) > 0.97).long()
 
-    x, y = spread(480, 0)
-    wrong = torch.rand(len(y), generator=torch.Generator().manual_seed(1)) < 0.3
-    groups = GroupSet(trivial(), permutations(8))
-    truth_x, truth = spread(1000, 2)
-    right = {}
-    for looks in (1, 2):
-        settings = FindSettings(epochs=40, width=16, looks=looks)
-        found = find_symmetry(
-            (x, torch.where(wrong, 1 - y, y)),
-            groups,
-            settings=settings,
-            directory=tmp_path / str(looks),
-            progress=False,
-        )
-        assert found.verdict == "undecided"
-        right[looks] = float((found.network(truth_x).argmax(1) == truth).double().mean())
-    assert (tmp_path / "2" / "free-2-short").exists()
+    x, y = spread(480, 10)
+    wrong = torch.rand(len(y), generator=torch.Generator().manual_seed(11)) < 0.3
+    found = find_symmetry(
+        (x, torch.where(wrong, 1 - y, y)),
+        GroupSet(trivial(), permutations(8)),
+        settings=FindSettings(epochs=40, width=16),
+        directory=tmp_path,
+        progress=False,
+    )
+    assert (tmp_path / "free-2-short").exists()
+    assert found.verdict == "undecided"
     assert found.fit.settings.epochs <= 20
-    assert right[2] > right[1]
+    # The short look alone would hand over the free network, with 0.71 right; both looks do not.
+    truth_x, truth = spread(1000, 12)
+    assert float((found.network(truth_x).argmax(1) == truth).double().mean()) > 0.85
 
 
 def test_labels_that_obey_even_permutations_are_not_said_to_obey_nothing() -> None:
