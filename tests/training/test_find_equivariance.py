@@ -98,8 +98,8 @@ def test_what_only_a_weaker_group_expresses_is_learned() -> None:
 def test_products_of_weights_leave_their_saddle() -> None:
     """With its prior from the first step, this network ends near the mean of the targets."""
     task = TASKS["inertia"]
-    train, test = task.data(500, 0), task.data(1000, 1)
-    settings = EquivarianceSettings(epochs=20)
+    train, test = task.data(1000, 0), task.data(1000, 1)
+    settings = EquivarianceSettings(epochs=30)
     fitted = fit_equivariant(
         train, task.groups, *task.spaces(), task.groups["O(3)"], settings, free=()
     )
