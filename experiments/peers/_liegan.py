@@ -8,8 +8,8 @@ A generator draws group elements g ~ q (the mixture of `_mixture.py`) and a disc
 
 with betas 0.5 and 0.999 of the generator's Adam as published. The cosine keeps it from the identity
 (λ = 1 as in the published commands; with 0.01, the default of their code, the identity won on the
-tuning seeds). Averages over q are exact in π. It gives no predictor: that of the table is a strict network with the symmetry
-found, trained afterwards.
+tuning seeds). Averages over q are exact in π. It gives no predictor: that of the table is a strict
+network with the symmetry found, trained afterwards.
 """
 
 from __future__ import annotations

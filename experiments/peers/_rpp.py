@@ -5,10 +5,11 @@ free one's small, and weights are at their maximum a posteriori:
 
     loss + Σ_i d_i ‖θ_i‖²,    d = 10⁻⁴ for the equivariant path, 10⁻² for the free one
 
-(the published decays for tables of numbers; 10⁻⁴ for images, too). With several candidates the paths are what each adds to stricter
-ones; their decays lie between, geometrically by the number of candidates that they obey. The
-paper has no criterion: the number of a candidate is the share of a layer's ‖W‖² outside its maps
-(of the sum of all paths, since the free path may hold symmetric maps, too), in the worst layer.
+(the published decays for tables of numbers; 10⁻⁴ for images, too). With several candidates the
+paths are what each adds to stricter ones; their decays lie between, geometrically by the number of
+candidates that they obey. The paper has no criterion: the number of a candidate is the share of a
+layer's ‖W‖² outside its maps (of the sum of all paths, since the free path may hold symmetric maps,
+too), in the worst layer.
 """
 
 from __future__ import annotations
