@@ -57,7 +57,7 @@ PHASES = {
     "confirm": (
         "settings.json",
         "candidates/free/*.safetensors",
-        "candidates/p4/*.safetensors",
+        "candidates/z2/*.safetensors",
         "candidates/*layers*/*.safetensors",
         "candidates/final/*.safetensors",
         "network.safetensors",
