@@ -8,6 +8,7 @@ the sites (kept as a signed permutation where it is one) together with a map of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
@@ -178,16 +179,14 @@ class SiteElement:
     @property
     def moves(self) -> list[Any]:
         """What it does to sites, as ``Symmetry.from_generators`` takes it: images, or a matrix."""
-        if self.sites is not None and self.signs is not None and (self.signs > 0).all():
+        if self.sites is not None and self.permutes_sites:
             return list(self.sites.tolist())
         return list(self.site_matrix.tolist())
 
     @property
-    def stays(self) -> bool:
-        """Whether it moves no site."""
-        if self.sites is None or self.signs is None:
-            return False
-        return bool((self.sites == np.arange(len(self.sites))).all() and (self.signs > 0).all())
+    def permutes_sites(self) -> bool:
+        """Whether it permutes the sites, without signs."""
+        return self.signs is not None and bool((self.signs > 0).all())
 
     @property
     def site_matrix(self) -> FloatArray:
@@ -228,9 +227,9 @@ class SiteElement:
     @property
     def fixes_sites(self) -> bool:
         """Whether it leaves every site alone; it may act on the fibre."""
-        if self.sites is None or self.signs is None:
+        if self.sites is None or not self.permutes_sites:
             return False
-        return bool((self.sites == np.arange(self.degree)).all() and (self.signs > 0).all())
+        return bool((self.sites == np.arange(self.degree)).all())
 
     def identity_like(self) -> SiteElement:
         return SiteElement(np.arange(self.degree), None, None, np.eye(self.fibre.shape[0]))
@@ -286,6 +285,12 @@ def signed_permutation(matrix: FloatArray) -> tuple[IntArray, FloatArray] | None
     values = matrix[images, np.arange(len(images))]
     signs = np.sign(values)
     return (images, signs) if np.abs(values - signs).max(initial=0.0) < 1e-9 else None
+
+
+def are_permutations(matrices: Iterable[FloatArray]) -> bool:
+    """Whether every matrix permutes basis vectors, without signs."""
+    signed = (signed_permutation(m) for m in matrices)
+    return all(s is not None and bool((s[1] > 0).all()) for s in signed)
 
 
 def fingerprint(matrix: FloatArray) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._elements import Element, LatticeElement, SiteElement, signed_permutation
+from ._elements import Element, LatticeElement, SiteElement, are_permutations
 from ._matrices import IntMatrix, multiply
 from ._points import escnn_group
 from ._symmetry import Symmetry
@@ -203,9 +203,7 @@ def fibre_of_matrices(
 ) -> Fibre:
     """The fibre on which ``point[k]`` acts by ``matrices[k]``, checked to be a representation."""
     matrices = _polished(name, point, matrices)
-    signed = [signed_permutation(m) for m in matrices]
-    permutes = all(s is not None and bool((s[1] > 0).all()) for s in signed)
-    return Fibre(name, matrices.shape[1], point, matrices, permutes, recipe)
+    return Fibre(name, matrices.shape[1], point, matrices, are_permutations(matrices), recipe)
 
 
 @lru_cache(maxsize=256)
@@ -296,14 +294,13 @@ def _tensor_fibre(ambient: Symmetry, label: str, tensors: Tensors) -> Fibre:
         raise ValueError(f"{tensors} is no representation of {ambient}: {error}") from None
     assert ambient.lattice is not None
     maps = [
-        signed_permutation(factor)
+        factor
         for g in ambient.generators(ambient.lattice)
         for term in tensors.factors(blocks_of(g.fibre, layout))  # type: ignore[attr-defined]
         for factor in term
     ]
-    permutes = all(s is not None and bool((s[1] > 0).all()) for s in maps)
     recipe = ("tensors", tensors, layout)
-    return Fibre(label, size, (), np.zeros((0, size, size)), permutes, recipe)
+    return Fibre(label, size, (), np.zeros((0, size, size)), are_permutations(maps), recipe)
 
 
 def _of_escnn(ambient: Symmetry, representation: Any) -> tuple[str, Tensors]:

@@ -160,7 +160,7 @@ def common_lattice(symmetries: Sequence[Symmetry]) -> Lattice | None:
 
 
 def _in_catalogue(g: SiteElement, symmetry: Symmetry, lattice: Lattice) -> bool:
-    if g.sites is None or g.signs is None or (g.signs < 0).any():
+    if g.sites is None or not g.permutes_sites:
         return False
     if not np.array_equal(g.fibre, np.eye(len(g.fibre))):
         return False

@@ -18,7 +18,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ._elements import SiteElement, signed_permutation
+from ._elements import SiteElement, are_permutations
 from ._groupset import GroupSet
 from ._lattice import Lattice
 from ._space import FeatureSpace
@@ -93,7 +93,7 @@ def _does_something(space: FeatureSpace, member: Symmetry) -> bool:
     for g in space.generators(member):
         assert isinstance(g, SiteElement)
         still = np.array_equal(space.fibre_matrix(g), np.eye(space.fibre_size))
-        if g.stays and still and not g.is_identity:
+        if g.fixes_sites and still and not g.is_identity:
             return False
     return True
 
@@ -101,8 +101,7 @@ def _does_something(space: FeatureSpace, member: Symmetry) -> bool:
 def _acting(groups: GroupSet, space: FeatureSpace) -> GroupSet:
     """The members with the fibre of that space, and with images of its basis where needed."""
     maps = [space.fibre_matrix(g) for m in groups for g in space.generators(m)]
-    permutes = all(s is not None and (s[1] > 0).all() for s in map(signed_permutation, maps))
-    images = None if permutes else _images(maps)
+    images = None if are_permutations(maps) else _images(maps)
     return GroupSet(*(_with_values(m, space, images) for m in groups))
 
 

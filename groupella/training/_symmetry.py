@@ -159,7 +159,7 @@ def _check_permuting(groups: GroupSet) -> None:
     """Refuse groups that do more to sites than permute them: features on these say too little."""
     for member in groups:
         for g in member.site_generators:
-            if g.sites is None or g.signs is None or (g.signs < 0).any():
+            if not g.permutes_sites:
                 raise ValueError(
                     f"{member} changes signs or mixes the numbers at several sites, and a search "
                     "takes symmetries that permute sites. Give these numbers as values at one "
