@@ -13,7 +13,7 @@ def is_simple(*tensors: Tensor) -> bool:
     return (
         torch.is_grad_enabled()
         and any(t.requires_grad for t in tensors)
-        and _is_as_written()
+        and is_as_written()
         and not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device))
     )
 
@@ -23,10 +23,11 @@ def is_unrecorded() -> bool:
 
     To call it by `apply` costs as much as a small product.
     """
-    return not torch.is_grad_enabled() and _is_as_written()
+    return not torch.is_grad_enabled() and is_as_written()
 
 
-def _is_as_written() -> bool:
+def is_as_written() -> bool:
+    """Whether no compiler, transform of functions or forward derivative is at work."""
     return (
         not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
 from groupella.groups import FeatureSpace
+from groupella.nn._simple import is_as_written
 from groupella.nn.circular import stacked
 from groupella.nn.nonlinearity import permutes_entries
 
@@ -104,13 +104,7 @@ def _with_one_factor(
     x: Tensor, weight: Tensor, bias: Tensor, fibre: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalise x with the means of the channels and one factor for all of them."""
-    is_plain = not (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or x.is_meta
-    )
-    if fibre > 1 or not is_plain:
+    if fibre > 1 or x.is_meta or not is_as_written():
         return _plainly_normalised(x, weight, bias, fibre, eps)
     found: tuple[Tensor, Tensor, Tensor] = _OneFactor.apply(x, weight, bias, eps)  # type: ignore[no-untyped-call]
     return found

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
+from groupella.nn._simple import is_as_written
 from groupella.nn.paths import FactoredFC
 
 from ._fusion import is_watched
@@ -32,12 +31,7 @@ def is_constant(path: nn.Module) -> bool:
     weights = [p for name, p in named if not name.endswith("bias")]
     if not weights or any(p.requires_grad or p.is_inference() for p in weights):
         return False
-    if (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or is_watched(path)
-    ):
+    if not is_as_written() or is_watched(path):
         return False
     return _are_zero(path, weights)
 
